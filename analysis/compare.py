@@ -7,8 +7,6 @@ Exit status: 0 compared, and the gate passes; 2 wrong usage, or a rule that matc
 nothing in common; 4 the gate fails; 5 the gate is unsure.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 The CSV reports of nsys lack this. So `export_csv.sh` keeps it as captures/nsys/graph_kernels.csv.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from analysis.capture import nsys_sqlite

@@ -6,8 +6,6 @@
 Exit status: 0 written; 2 wrong usage; 3 unreadable input, or nothing in common.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ ncu_lines.csv     the hottest source lines of each launch
 ncu_source.csv    the page of one launch of each kernel, which the report reads as it reads ncu's own page
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TextIO

@@ -6,8 +6,6 @@ python -m analysis.metrics FILE                        which questions that file
 python -m analysis.metrics --list                      the whole catalogue (hardware/metrics.toml)
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ The CSV reports of nsys lack the payloads. The SQLite export cannot be shared, b
 environment. So `export_csv.sh` keeps these calls as nccl_calls.csv.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from analysis.capture import nsys_sqlite

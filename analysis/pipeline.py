@@ -4,8 +4,6 @@ Each part of a report is declared beside the function that builds it (`analysis.
 the declared parts in the order of their needs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 No CSV report of nsys has them, and the SQLite export cannot be shared, because it holds the program's environment.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from analysis.capture import nsys_sqlite, samples

@@ -1,7 +1,5 @@
 """Print a report or the page of one kernel: a screen on a terminal, text for pipes, JSON for programs."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """Find the tables that a study adds to the report on a capture: those of the study that wrote one of its files."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from importlib.util import find_spec
 

@@ -4,8 +4,6 @@ A pattern is searched in the names of operations and calls, or of ranges for --g
 the order of this list, all at once. Exit status 2: an argument is wrong, or a pattern matches nothing in the step.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

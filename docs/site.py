@@ -1,7 +1,5 @@
 """Hooks of MkDocs: show every document of the checkout at its own path, and point other links at the repository."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

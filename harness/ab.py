@@ -7,8 +7,6 @@ run, and one capture with counters; ARGUMENTS go to the comparison, such as --ga
 time of the whole process is measured, without nsys. Exit: that of the comparison; 1 if a command fails; 2 wrong usage.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import random

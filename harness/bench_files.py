@@ -1,7 +1,5 @@
 """Declare the files of `harness.bench`: a row for each variant, dtype and shape that it timed, and its conditions."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from msgspec import UNSET, Struct, UnsetType, field

@@ -13,8 +13,6 @@ The search goes on behind a guilty change while BAD is still slower. So all guil
 whole difference. Exit: 0 found; 1 a command fails; 2 wrong usage; 5 BAD is not slower, or a step is unsure.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """Print the results and the progress of this folder's programs."""
 
-from __future__ import annotations
-
 import sys
 
 

@@ -19,8 +19,6 @@ dataflow.csv has one row an operand, in the order of the program. Cells that do 
                  blank if it was never freed. Memory that outlives its readers is a result
 """
 
-from __future__ import annotations
-
 import weakref
 from collections import Counter
 from typing import Any, Protocol

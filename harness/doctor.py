@@ -5,8 +5,6 @@
 It runs without torch and without a GPU, and imports the standard library only.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib.metadata
 import os

@@ -6,8 +6,6 @@ The report in DIR (default: runs/known-bytes) has the tables known_bytes and kno
 of an H100. With --cost, DIR/known_cost.csv has the time of a step under nsys, with samples and without.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import random

@@ -6,8 +6,6 @@ Each range says what one GPU sends: `known peer64MiB` (a copy from GPU 0 to GPU 
 ranks, each also receives so much). The report has the table known_bytes.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

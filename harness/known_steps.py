@@ -7,8 +7,6 @@ tell the bytes of a step; ncu counts the kernels of one step, and then STEPS ste
 known_steps.csv.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import io

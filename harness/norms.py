@@ -10,8 +10,6 @@ output, with the bound of `Op.error_spread`, at the confidence of kernels/spread
                 standard deviation, plus the biases
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -12,8 +12,6 @@ Conventions, for one leaf range of one step; N = B T rows, e = bytes of an eleme
 Residual additions run in `h.N` itself, which is no leaf, so they have no row.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace

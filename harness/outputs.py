@@ -1,7 +1,5 @@
 """Write the files of a run that several programs share: each adds its own entries and keeps the others."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

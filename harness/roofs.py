@@ -3,8 +3,6 @@
 python -m harness.roofs --out DIR    writes ceilings.json and manifest.json
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime

@@ -22,8 +22,6 @@ the same conditions: bare's manifest knows the clocks, and nsys and ncu run one 
 replaces them, and removes timing.json, which timed the other program.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

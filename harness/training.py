@@ -4,8 +4,6 @@ Ranges: gpt2_train > forward > (embeddings, h.N > …, ln_f, lm_head), loss, bac
 runs on the calling thread, so its kernels lie in its range. There is no KV cache.
 """
 
-from __future__ import annotations
-
 import copy
 import functools
 from typing import Any

@@ -4,8 +4,6 @@ Only a checkpoint needs transformers. `import_transformers` first looks for the 
 installed, transformers cannot be imported here, and the error says what to do.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -5,8 +5,6 @@ decode step with 1023 tokens in the KV cache, at the 1024th position. `train_b1_
 tokens (harness/training.py). Every name of these three forms is valid; WORKLOADS lists the ones that reports use.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Any

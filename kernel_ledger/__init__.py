@@ -6,8 +6,6 @@ analysis = kernel_ledger.analyse(kernel_ledger.load("runs/mine/captures"))
 print(analysis.report.findings[0].title)
 """
 
-from __future__ import annotations
-
 import sys
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version

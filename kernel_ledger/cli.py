@@ -3,8 +3,6 @@
 The folders `analysis` and `harness` are on the path of this process alone: nothing of that name is installed.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Sequence

@@ -11,8 +11,6 @@ GPU, caches the result under `build/` and loads it. Ninja decides which objects 
 Exit: 0 done, or --check-arch skipped because nvcc is absent; 1 compile error or spill; 127 missing tool.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import fcntl

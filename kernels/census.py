@@ -8,8 +8,6 @@ It needs nvcc, c++filt, cuobjdump and nvdisasm (`pip install -e '.[census]'`).
 Exit: 0 written; 1 a source does not compile; 2 usage; 127 a tool is missing.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import functools

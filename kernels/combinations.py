@@ -5,8 +5,6 @@ object by content, like kernels.objects does. The linker puts this object in the
 everything else from the folder's extension. So the sweep calls the binding that all tests check.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import itertools
 import os

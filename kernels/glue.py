@@ -5,8 +5,6 @@ KERNEL_LEDGER_BINDING defined, the conversion from tensors to this struct. This 
 of launchers and their Python names.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

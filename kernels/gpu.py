@@ -5,8 +5,6 @@ any machine can evaluate a ladder for the GPU that measured it. analysis/hardwar
 GPUs. This module reads both files as data.
 """
 
-from __future__ import annotations
-
 import ctypes
 import sys
 import tomllib

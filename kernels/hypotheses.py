@@ -3,8 +3,6 @@
 This module imports no other module of ours, and needs neither torch nor a GPU.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ They work under autograd, torch.compile and CUDA graphs. On the CPU, every varia
 that names a CUDA variant gives the same result on a machine without a GPU.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

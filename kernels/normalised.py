@@ -1,7 +1,5 @@
 """What the ops that normalise rows share: the float64 layernorm, its allowed error, awkward rows."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

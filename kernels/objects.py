@@ -6,8 +6,6 @@ KERNEL_LEDGER_CACHE names another folder than `kernel-ledger`; if it is `off`, a
 `build/objects`.
 """
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import hashlib

@@ -6,8 +6,6 @@ neither torch nor a GPU.
     python -m kernels.registry          lists ops, variants, device symbols and hypotheses
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 import importlib

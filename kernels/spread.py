@@ -6,8 +6,6 @@ most c_1 … c_n. The probability that their sum exceeds DEVIATIONS * sqrt(sum o
 2 exp(-DEVIATIONS^2 / 2) = 2.5e-14 (Azuma 1967; Higham and Mary 2019 for sums). So one correct output in 4e13 fails.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 

@@ -5,8 +5,6 @@ the ops, dtypes and shapes that were measured, with their gains, and the unmeasu
 builds the defaults.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import os

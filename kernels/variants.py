@@ -5,8 +5,6 @@ Each kind of variant has a constructor here, which derives names in one place. T
 The functions that this module returns import, compile and load nothing before their first call.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import importlib

@@ -6,8 +6,6 @@
 reports/published.toml names the runs.
 """
 
-from __future__ import annotations
-
 import sys
 import tomllib
 from collections.abc import Sequence

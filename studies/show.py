@@ -1,7 +1,5 @@
 """Print the tables that a study added to a report: python -m studies.show RUN."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -1,7 +1,5 @@
 """Export binary captures of nsys and ncu with NVIDIA's own tools, if this machine has them (--convert)."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

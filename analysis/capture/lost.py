@@ -1,7 +1,5 @@
 """Find what a tool lost without a word: records without a time, and launches without a record of their kernel."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Any

@@ -5,8 +5,6 @@ Times are integer nanoseconds since the start of the nsys session, counters are 
 never zero.
 """
 
-from __future__ import annotations
-
 import functools
 import html
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Make the names of a program's ranges fit to be shown: without the names of users."""
 
-from __future__ import annotations
-
 import ast
 import re
 

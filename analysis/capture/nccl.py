@@ -5,8 +5,6 @@ exports it as text (`jsonText`) or as bytes (`binaryData`); the tables NVTX_PAYL
 NVTX_PAYLOAD_SCHEMA_ENTRIES describe the layout of the bytes.
 """
 
-from __future__ import annotations
-
 import re
 import struct
 from collections.abc import Mapping

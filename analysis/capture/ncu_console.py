@@ -20,8 +20,6 @@ People paste this text into reports. So the line of a launch may be wrapped, sho
 the indentation may be gone, and `> ` may stand before each line.
 """
 
-from __future__ import annotations
-
 import functools
 import mmap
 import re

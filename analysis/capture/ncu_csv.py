@@ -5,8 +5,6 @@ program's own output may stand before, between and after their rows. The readers
 name.
 """
 
-from __future__ import annotations
-
 import csv
 import functools
 import re

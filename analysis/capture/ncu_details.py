@@ -5,8 +5,6 @@ Metrics have raw names (`--metrics`, `--print-metric-name name`), both names (`l
 the labels whose raw name is known. Values have two decimals, so a raw page is better if there is one.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections import defaultdict

@@ -4,8 +4,6 @@ The page has one row a launch and one column a metric; the row under the header 
 columns by name only, since NVTX columns, `Kernel Time`, sizes and devices come and go between versions.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Iterator

@@ -3,8 +3,6 @@
 The package needs neither ncu nor a GPU. It gives every value in full precision, the rules, and samples by source line.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import math
 import re

@@ -4,8 +4,6 @@ The page has several small tables, with host names, process names, command lines
 entries and the profiler options that it names.
 """
 
-from __future__ import annotations
-
 import re
 
 from analysis.capture import ncu_csv

@@ -5,8 +5,6 @@ name the kernel, or the file and the function, then a header and rows. In cuda,s
 sums up the SASS rows under it. Column labels change between versions. Addresses differ between runs and are dropped.
 """
 
-from __future__ import annotations
-
 import csv
 import functools
 import io

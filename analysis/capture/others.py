@@ -1,7 +1,5 @@
 """Recognise files of other tools, and say how to get a file that the readers can read."""
 
-from __future__ import annotations
-
 import mmap
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Read this project's own CSV files into tables, as analysis/formats declares them."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

@@ -1,7 +1,5 @@
 """Read what people paste into reports: Markdown pages with fenced output, and tables of nsys without their rulers."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -4,8 +4,6 @@ GPU_METRICS holds one row for each metric and sample. A sample has one time for 
 nsys' number of the GPU. Names and units depend on the architecture (analysis/hardware/sampled.toml).
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

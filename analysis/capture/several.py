@@ -3,8 +3,6 @@
 Collectives end at about the same time on all ranks, so their ends align the clocks.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -6,8 +6,6 @@ up threads, so its times are no share of the wall time. A projected range is the
 operation, gaps included, and not a sum of kernel time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pandas as pd

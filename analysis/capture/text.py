@@ -6,8 +6,6 @@ read in two steps. `decide_locale` finds the decimal sign from all numeric cells
 every kind and apostrophes group digits in some locales and are a decimal sign in none.
 """
 
-from __future__ import annotations
-
 import codecs
 import math
 import mmap

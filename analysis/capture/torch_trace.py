@@ -9,8 +9,6 @@ frames of nn.Module (traces `with_stack`), else PyTorch's operators. Operators a
 only push every kernel one level down, below names that are the same in all layers.
 """
 
-from __future__ import annotations
-
 import mmap
 import re
 import zlib

@@ -4,8 +4,6 @@ Base units are byte, ns, hz, `%`, and the names of plain counts. `s` occurs only
 are those of SI: K is 1000.
 """
 
-from __future__ import annotations
-
 import re
 
 from analysis.formats.errors import InputError

@@ -1,7 +1,5 @@
 """Align the kernels of a step: by range, kernel and ordinal; where names changed, by their place in the sequence."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence

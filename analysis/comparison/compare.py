@@ -1,7 +1,5 @@
 """Compare two sides: conditions, steps, rows, verdicts, and the waterfall from A to B."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

@@ -9,8 +9,6 @@ most_growth = 0.02         # B over A, less 1, at most. Or most = 64, or least =
 tokens = 8                 # of a step, for tokens_per_s
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Sequence
 from fnmatch import fnmatchcase

@@ -1,7 +1,5 @@
 """Follow a metric over runs or commits: where its level changes, and what changed with it."""
 
-from __future__ import annotations
-
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence

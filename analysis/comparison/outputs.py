@@ -1,7 +1,5 @@
 """Write what a gate says as JUnit XML and as SARIF."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 from xml.etree import ElementTree

@@ -1,7 +1,5 @@
 """Compare deterministic quantities exactly, decide by them where time cannot, and name causes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -6,8 +6,6 @@ FOLDER holds a folder for each run, ROUND-PLACE, such as 03-5: the third round, 
 capture, or wall.txt: the seconds of the process. A time is the median over the steady steps of a run.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Iterator

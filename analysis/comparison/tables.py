@@ -1,7 +1,5 @@
 """Read tables as runs: rounds.csv, bench.csv, a ladder's table, a census. The columns of a file tell its kind."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Bring both sides to one unit: the times of one tool, one launch of each kernel, steps of equal length."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 

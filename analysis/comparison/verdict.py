@@ -13,8 +13,6 @@ to the step, half to its rows. A row's statistic is its mean over its standard e
 counts is SAME if its interval says so. Exchanging A and B mirrors every verdict.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import comb
 

@@ -1,7 +1,5 @@
 """Build the waterfall from a step of A to that of B: bars in whole ns that add up exactly."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Declare the file of studies/accounting: the measured needs of single training steps."""
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 from analysis.formats import place

@@ -1,7 +1,5 @@
 """Declare the document for agents: the answer of a report, short enough for the context of a language model."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from msgspec import Meta, Struct

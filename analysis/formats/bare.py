@@ -1,7 +1,5 @@
 """Declare the file of nsys_scripts/bare.sh: the start and end of each NVTX range, recorded without a profiler."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from msgspec import Meta, Struct

@@ -1,7 +1,5 @@
 """Declare the file of studies/baseline: generation with the published model, one setting after the other."""
 
-from __future__ import annotations
-
 from msgspec import UNSET, Struct, UnsetType
 
 from analysis.formats import place

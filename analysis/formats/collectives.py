@@ -3,8 +3,6 @@
 Sizes and factors follow nccl-tests (doc/PERFORMANCE.md), so that bandwidths compare with its `busbw`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from enum import StrEnum

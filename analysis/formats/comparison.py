@@ -4,8 +4,6 @@ Words: a *side* is A (before) or B (after). A *run* is one process, or one captu
 both sides. A ratio is B over A: above 1 means that B takes longer.
 """
 
-from __future__ import annotations
-
 from enum import StrEnum
 from typing import Annotated, Any
 

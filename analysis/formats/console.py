@@ -3,8 +3,6 @@
 Imports only the standard library.
 """
 
-from __future__ import annotations
-
 import argparse
 import codecs
 import sys

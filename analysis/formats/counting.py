@@ -1,7 +1,5 @@
 """Declare the files about Nsight Compute's replay: the plan, its selection, and the cost of earlier captures."""
 
-from __future__ import annotations
-
 from msgspec import UNSET, Struct, UnsetType
 
 from analysis.formats import place

@@ -1,7 +1,5 @@
 """Write a table as CSV, each distinct value of a column once: a long table has few texts, and many equal numbers."""
 
-from __future__ import annotations
-
 import csv
 import io
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Declare the files of studies/decode: GPT-2 one token at a time, rung by rung, in fresh processes; and block times."""
 
-from __future__ import annotations
-
 from msgspec import UNSET, Struct, UnsetType
 
 from analysis.formats import place

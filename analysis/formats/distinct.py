@@ -1,7 +1,5 @@
 """Judge long columns by their distinct values: a capture has a million launches and few names."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -8,8 +8,6 @@ Every message is one sentence: what was found and what to do, with the file's na
 end with 127 if a tool or a package is missing, and with 130 after an interrupt.
 """
 
-from __future__ import annotations
-
 MISSING, INTERRUPTED = 127, 130
 _LONGEST = 600
 

@@ -18,8 +18,6 @@ A writer calls `CEILINGS.document({"roofs": …})`, a reader `CEILINGS.check(…
 folder for declarations, so a new kind of file needs one module here and its writer.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

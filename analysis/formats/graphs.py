@@ -1,7 +1,5 @@
 """Declare graph_kernels.csv, the output of `python -m analysis.graph_kernels`."""
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 from analysis.formats.files import CsvFile, Moment, Whole

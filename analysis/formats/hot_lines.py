@@ -1,7 +1,5 @@
 """Declare the file of `analysis.hot_lines`: the hottest source lines of each launch."""
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 from analysis.formats.files import CsvFile, Whole

@@ -1,7 +1,5 @@
 """Declare inductor.csv: the kernel calls of graphs that torch.compile made. Automatic ranges record them."""
 
-from __future__ import annotations
-
 from msgspec import UNSET, Struct, UnsetType
 
 from analysis.formats import place

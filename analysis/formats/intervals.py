@@ -1,7 +1,5 @@
 """Unions of time intervals, and the part of other intervals inside them. Times are ns, ends exclusive."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Declare the files of studies/layers: components timed alone, with the profiler's kernels, and under a capture."""
 
-from __future__ import annotations
-
 from msgspec import UNSET, Struct, UnsetType
 
 from analysis.formats import place

@@ -1,7 +1,5 @@
 """Declare the file of studies/lectures: the measurement of each prediction, and profiles of operators."""
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 from analysis.formats import place

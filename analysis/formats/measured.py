@@ -1,7 +1,5 @@
 """Declare the file of `make measure-fix`: how much a step grows when a part of it is delayed."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 from typing import Annotated
 

@@ -7,8 +7,6 @@ others.
 Imports only the standard library, and starts without site-packages.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json

@@ -1,7 +1,5 @@
 """Declare the file of studies/multi_gpu: whether several ranks compute the same as one, and the time of each mode."""
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 from analysis.formats import place

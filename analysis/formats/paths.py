@@ -4,8 +4,6 @@ harness/profile/scrub.py has its own rule. It runs with the system's Python, and
 since NVTX ranges such as /step/forward are not paths.
 """
 
-from __future__ import annotations
-
 import re
 
 # A path in running text, up to its end: one or two slashes at the start of a word and then a name, a drive and the

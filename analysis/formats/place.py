@@ -3,8 +3,6 @@
 Imports only the standard library.
 """
 
-from __future__ import annotations
-
 import os
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path

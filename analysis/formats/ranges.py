@@ -3,8 +3,6 @@
 The hook of automatic ranges loads this file in the program's own Python: it needs the standard library alone.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """Declare nccl_calls.csv and process_ranks.csv: what nsys' CSV reports lack about programs with several ranks."""
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 from analysis.formats.files import CsvFile, Whole

@@ -4,8 +4,6 @@ These Structs are the answer of a report. The page, the terminal, Markdown and `
 nothing. `report.py --json --kernel` prints the report's content about one kernel.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping
 from enum import StrEnum

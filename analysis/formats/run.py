@@ -1,7 +1,5 @@
 """Declare the files that `harness.run` writes about its program: conditions, times, roofs, operations and ranges."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType, field

@@ -1,7 +1,5 @@
 """Print the JSON Schema of report.json or another form: `python -m analysis.formats.schema [agent|comparison]`."""
 
-from __future__ import annotations
-
 import argparse
 import json
 

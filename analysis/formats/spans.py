@@ -3,8 +3,6 @@
 Imports only the standard library. kernels/ceilings, which imports nothing of this project, computes quantiles itself.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -5,8 +5,6 @@ need no join. Nothing else leaves a capture. `NAME` marks names of kernels and r
 quote them: `--anonymise` hashes the former and blanks the latter.
 """
 
-from __future__ import annotations
-
 import types
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 

@@ -1,7 +1,5 @@
 """Declare the files of studies/sweep: a row for each measured combination of macros, and the recommended ones."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType

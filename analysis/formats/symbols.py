@@ -6,8 +6,6 @@ template arguments, which separate two instances of one template. Names that are
 Fortran) stay unchanged.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from functools import lru_cache

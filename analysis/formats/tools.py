@@ -1,7 +1,5 @@
 """Declare the status files of a capture: nsys.json and ncu.json (status.py), and bare.json of bare.sh."""
 
-from __future__ import annotations
-
 from msgspec import UNSET, Struct, UnsetType
 
 from analysis.formats.files import JsonFile, Whole

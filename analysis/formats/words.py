@@ -1,7 +1,5 @@
 """Write counts, times, shares and names in sentences."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from itertools import zip_longest

@@ -5,8 +5,6 @@ An OSError of these functions names the file that was to be written, never a tem
 Imports only the standard library.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json

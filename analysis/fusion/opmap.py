@@ -5,8 +5,6 @@ order of the program. The kinds of kernels that an operation launches are known:
 An assignment counts only if no other one is possible.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from functools import lru_cache

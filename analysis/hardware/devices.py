@@ -4,8 +4,6 @@ A GPU that is not in devices.toml gets its peaks from its number of SMs, its clo
 capability in architectures.toml.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import tomllib

@@ -1,7 +1,5 @@
 """Name the counters that nsys samples: one column for each quantity, for every architecture's words."""
 
-from __future__ import annotations
-
 import functools
 import re
 import tomllib

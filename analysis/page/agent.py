@@ -1,7 +1,5 @@
 """Write the document of a report for a language model: the answer, in at most MOST_CHARACTERS characters of JSON."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping

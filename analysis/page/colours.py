@@ -5,8 +5,6 @@ colour blindness. Two causes with the same colour differ in their hatch. `report
 a kernel; a test holds the two together.
 """
 
-from __future__ import annotations
-
 from analysis.formats.report import PartKind
 
 BLUE, ORANGE, GREEN, SKY = "#0072B2", "#E69F00", "#009E73", "#56B4E9"

@@ -1,7 +1,5 @@
 """Show a comparison: on a terminal, as a comment for a pull request, and as a page with the components of a report."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

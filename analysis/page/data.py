@@ -5,8 +5,6 @@ six digits of the CSV files, in base units; of whole numbers, it holds the steps
 list that repeats its values is stored as `runs`: a value, how often it follows itself, the next value.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

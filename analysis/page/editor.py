@@ -1,7 +1,5 @@
 """Write findings for editors and code scanners: lines such as `file:line: warning: …`, and SARIF 2.1.0."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

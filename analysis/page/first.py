@@ -1,7 +1,5 @@
 """Say what ran, what its step waits for, and why: the head of the terminal, of Markdown and of the page."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 

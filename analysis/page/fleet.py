@@ -1,7 +1,5 @@
 """Show what a store of captures answers: as text, and as a page with the components of a report."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -8,8 +8,6 @@ Without its script, the page still shows findings, the first rows of every table
 the block of data (`analysis.page.data`) and adds the rest: all rows, the icicle, the roofline, a page for each kernel.
 """
 
-from __future__ import annotations
-
 import base64
 import functools
 import hashlib

@@ -1,7 +1,5 @@
 """Load the templates of this folder, all with the same rules."""
 
-from __future__ import annotations
-
 import functools
 from pathlib import Path
 

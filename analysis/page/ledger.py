@@ -6,8 +6,6 @@ each kernel also answers whether it can be eliminated and overlapped, and has a 
 ignore these fields, so both versions differ in their number alone.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

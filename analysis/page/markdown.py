@@ -3,8 +3,6 @@
 Names come from a capture and are hostile. Each is escaped for GitHub's Markdown, shortened, and put on one line.
 """
 
-from __future__ import annotations
-
 import re
 import textwrap
 from collections.abc import Mapping, Sequence

@@ -3,8 +3,6 @@
 The import takes half a second, which a report does not pay if it has no figure or if another process draws them.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING, Any
 

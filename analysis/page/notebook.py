@@ -1,7 +1,5 @@
 """Show an answer in a notebook or at a Python prompt: what ran, its steps, and the findings that save most."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -3,8 +3,6 @@
 Names come from a capture and are hostile. So this module cleans each name, and rich looks for no markup in it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, Any

@@ -1,7 +1,5 @@
 """Print the page of one kernel on a terminal: each part shows the rows of one table that belong to the kernel."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate

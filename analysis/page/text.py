@@ -4,8 +4,6 @@ Files keep base units (ns, byte, FLOP/s, 0-1); only the views write µs, MB and 
 hostile text and passes through here.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping

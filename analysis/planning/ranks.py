@@ -9,8 +9,6 @@ GPU has written meanwhile. So ncu gets:
 - application replay: the program runs once for each pass, and ncu restores no memory. Few metrics need few passes.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

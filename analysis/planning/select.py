@@ -6,8 +6,6 @@ rarely be selected alone. This module searches sets of filters and numbers that 
 GPU time by the fewest replays. Launches that a set selects in addition count as cost, and the report uses them.
 """
 
-from __future__ import annotations
-
 import heapq
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """Attribute the samples of one GPU to its launches, to stretches of time, and to its pauses."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Join groups of launches that samples cannot tell apart with their neighbours, until each joint figure is known."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Compute how much of each sample each group of launches ran, and cut launches into pieces."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 

@@ -1,7 +1,5 @@
 """Answer one question about captures as JSON of at most MOST_CHARACTERS characters, without writing a file."""
 
-from __future__ import annotations
-
 import json
 import math
 import subprocess

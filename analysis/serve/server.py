@@ -3,8 +3,6 @@
 Only the given folders are read, and nothing is written. It needs the package `mcp`: pip install 'kernel-ledger[mcp]'.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Find captures below the folders given at the start, and refuse every path that leaves them."""
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Iterator, Sequence

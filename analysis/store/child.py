@@ -6,8 +6,6 @@ A line of JSON on stdin names a capture; two lines on stdout answer it: its dige
 when stdin does.
 """
 
-from __future__ import annotations
-
 import gc
 import json
 import os

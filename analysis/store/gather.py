@@ -4,8 +4,6 @@ Each file that lies directly in an address is a capture, and each folder below t
 `captures/` in it is a run, whose captures are one. A capture that cannot be read is a row with its sentence.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Iterator, Sequence

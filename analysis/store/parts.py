@@ -7,8 +7,6 @@ leaves a hidden folder that nobody reads. Its name is the digest of its captures
 capture write the same name, and the second one gives way. A capture that two parts hold counts in the larger one.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import os

@@ -3,8 +3,6 @@
 A GPU hour is an hour of one GPU. A step counts as often as its capture saw it, on every GPU of the capture.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Turn one capture into the rows of the store: what ran, its steps, kernels and findings, and what is missing."""
 
-from __future__ import annotations
-
 import hashlib
 import time
 from collections.abc import Sequence

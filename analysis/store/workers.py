@@ -3,8 +3,6 @@
 Only the standard library is imported, because a worker gets this module by value.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

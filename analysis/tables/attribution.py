@@ -4,8 +4,6 @@ A kernel belongs to the innermost range that encloses its launch call on the sam
 launch, often inside the CPU range of the next layer, so their own times say nothing about their range.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence

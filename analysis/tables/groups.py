@@ -1,7 +1,5 @@
 """Group launches that count as alike, so that the counters of one launch represent the others."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 import pandas as pd

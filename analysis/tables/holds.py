@@ -1,7 +1,5 @@
 """Handle captures with a deliberately held GPU, so that a step's kernels run without waiting for launches."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Compute nsys' own summaries from the timeline. They equal the output of `nsys stats` to the nanosecond."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

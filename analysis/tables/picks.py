@@ -1,7 +1,5 @@
 """Pick what a reader sees first: the kernels and layers with most time, and the rows of one kernel."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any

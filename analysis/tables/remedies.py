@@ -1,7 +1,5 @@
 """Remedies for several kinds of missing data."""
 
-from __future__ import annotations
-
 from analysis.formats import place
 from analysis.formats.report import Reason
 

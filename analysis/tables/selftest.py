@@ -1,7 +1,5 @@
 """Test the counters: a copy of known bytes and matrix products of known FLOPs, counted in the same ncu run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ Both files may be published: the names of ranges lose absolute paths and the nam
 Processes and threads get numbers from 0 on.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import lzma

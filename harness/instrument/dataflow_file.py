@@ -5,8 +5,6 @@ It takes the process with the most operations, since the ranks of a distributed 
 of a range, which later ranges show, is that of all processes that have the range, if they agree.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

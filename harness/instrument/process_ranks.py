@@ -1,7 +1,5 @@
 """Collect the ranks that processes with automatic ranges recorded, and write captures/process_ranks.csv."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

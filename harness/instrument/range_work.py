@@ -12,8 +12,6 @@ torch.compile compiled, or a kernel that no operation launched, of which only th
 unknown, too, where calls of one path differ, or the last two recorded steps of one name do.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable

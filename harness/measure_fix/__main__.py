@@ -7,8 +7,6 @@ hidden behind others, and no faster part saves anything. Delays of length 0 alte
 program ends when the rounds do. Exit status 2: usage, 3: the program could not be measured, 127: no C compiler.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Run a program with the library of delays, and ask it for interleaved blocks of steps."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -1,7 +1,5 @@
 """Read and write the file that delays.c shares with the driver: blocks of steps, and names with their decisions."""
 
-from __future__ import annotations
-
 import ctypes
 import mmap
 import struct

@@ -1,7 +1,5 @@
 """Turn blocks of interleaved rounds into a slope with its interval."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """Name the parts of a program that are delayed, and decide which names belong to them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@
 The headers of nsys_capture.sh and ncu_capture.sh describe OPTIONS.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

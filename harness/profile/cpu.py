@@ -1,7 +1,5 @@
 """Profile GPT-2 without a GPU: measure its layer times on the CPU, and report on the first GPU's committed capture."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

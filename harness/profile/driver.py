@@ -3,8 +3,6 @@
 Usage errors need only the standard library. The stages need packages, which `_check_packages` checks first.
 """
 
-from __future__ import annotations
-
 import argparse
 import errno
 import itertools

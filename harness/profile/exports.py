@@ -6,8 +6,6 @@ python -m harness.profile.exports ncu DIR
 python -m harness.profile.exports fail DIR --tool TOOL --reason SENTENCE
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """Keep the folder of a run: its lock, the finished stages with a digest of their inputs, and the running command."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import hashlib

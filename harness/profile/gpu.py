@@ -1,7 +1,5 @@
 """Run the stages of a profile on a GPU: roofs, bare times, timeline, counting plan, counters, report."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

@@ -1,7 +1,5 @@
 """Describe the machine: its GPU, driver and tools, and the folder of its stored roofs."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Find the program to profile: its command, name, files and digest, and whether it opens a window of its own."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

@@ -1,7 +1,5 @@
 """Store the roofs of a GPU and the self-test of its counters: both are measured once for each GPU and driver."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from datetime import UTC, datetime

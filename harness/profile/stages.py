@@ -1,7 +1,5 @@
 """Run the stages of a profile one after the other, keep each result, and print the time that is left."""
 
-from __future__ import annotations
-
 import shlex
 import shutil
 import subprocess

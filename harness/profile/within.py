@@ -7,8 +7,6 @@ it imports them. Files that were in DIR before do not count.
 exit: the program's; 124 after S seconds, 125 if DIR grew by more than N MB, 126 or 127 if it cannot be started
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import signal

@@ -1,7 +1,5 @@
 """`torch.ops.kernel_ledger.attention(q, k, v, variant)` and `attention_windowed(q, k, v, window, variant)`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

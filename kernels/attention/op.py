@@ -7,8 +7,6 @@ only scores of -inf is NaN in every column. A key that a row does not see has no
 NaN or an infinity. PyTorch's chain and its SDPA guarantee this for k only: they multiply v by a weight of 0.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable, Iterator, Mapping

@@ -6,8 +6,6 @@ A head whose scores hold a NaN or +inf, or are all -inf, is NaN in every column,
 strided in batch, head and token, so that a kernel reads the filled part of a longer cache in place.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import Any

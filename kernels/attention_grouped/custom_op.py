@@ -1,7 +1,5 @@
 """`torch.ops.kernel_ledger.attention_grouped(q, k, v, spans, scale, variant)`, and the same of one query."""
 
-from __future__ import annotations
-
 from typing import Any, TypeAlias
 
 import torch

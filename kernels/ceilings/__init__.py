@@ -4,8 +4,6 @@
 Importing needs neither torch nor a GPU.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import functools

@@ -17,8 +17,6 @@ this happens on the GPU, without the host.
 This module needs neither torch nor a GPU.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol

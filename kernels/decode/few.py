@@ -1,7 +1,5 @@
 """Engine `few`: two launches per layer and one for the output embedding. Each runs beside the one before it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

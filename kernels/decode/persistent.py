@@ -1,7 +1,5 @@
 """Engine `persistent`: one launch for many tokens, with blocks that stay on their SMs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -8,8 +8,6 @@ needs no table. kernels/decode/step.cuh takes tiles in this order.
 This module needs numpy; only `pack` and `unpack` need torch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 

@@ -10,8 +10,6 @@ speed. `ours` names engines of studies/decode.
 This module needs neither torch nor a GPU.
 """
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import dataclass
 from pathlib import Path

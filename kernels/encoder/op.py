@@ -5,8 +5,6 @@
 `positions` are the T rows of the position table for this call. With a filled cache they start later in the table.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

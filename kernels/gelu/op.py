@@ -6,8 +6,6 @@
 The two forms are equal; the second keeps its relative error where tanh is near -1. -inf gives NaN, as 0.5 * y * 0 does.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -3,8 +3,6 @@
 out[j] = sum over k of weight[j, k] * x[k], + bias[j]          N, K 1 or more
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

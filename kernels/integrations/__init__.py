@@ -1,7 +1,5 @@
 """Our kernels inside other people's programs."""
 
-from __future__ import annotations
-
 import importlib.metadata
 
 

@@ -13,8 +13,6 @@ no padding, the number of keys up to the last query (`end`), and the window. Que
 `end - Tq + i`. It sees the keys j with first <= j <= place and j > place - window.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import warnings

@@ -5,8 +5,6 @@
 A row with a NaN or an infinity is NaN in every column. A row of one value is the bias.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

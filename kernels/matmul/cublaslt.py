@@ -5,8 +5,6 @@ own ranking. The search compares the least times of several cold launches, so th
 decide.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

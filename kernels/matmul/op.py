@@ -5,8 +5,6 @@
 A row of `a` with a NaN is NaN in every column.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

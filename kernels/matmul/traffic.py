@@ -5,8 +5,6 @@ read from DRAM once and is in L2 for the others. The next wave finds none of it 
 read once.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from kernels.gpu import modelled

@@ -7,8 +7,6 @@ wave with few tiles. A lecture shows this for 1792 -> 1793 on 108 SMs. Without a
 first GPU of reports/published.toml, and takes no --out.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import io

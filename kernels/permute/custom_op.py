@@ -1,7 +1,5 @@
 """`torch.ops.kernel_ledger.split_permute(qkv, heads, variant)` and `merge_heads(by_heads, variant)`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -5,8 +5,6 @@
 The ops move elements without changing them, so every variant must give exactly the same bits.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Declare `residual`: x + y, the addition after attention and after the MLP of every block."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -6,8 +6,6 @@ Both are results: the next addition needs the residual. The op normalises the st
 same results as the two operations in sequence.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

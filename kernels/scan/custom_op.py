@@ -1,7 +1,5 @@
 """Register `torch.ops.kernel_ledger.scan(x, variant)` with PyTorch."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

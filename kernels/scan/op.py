@@ -1,7 +1,5 @@
 """Declare `scan`: the inclusive prefix sum, out[i] = x[0] + … + x[i]."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

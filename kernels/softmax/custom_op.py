@@ -1,7 +1,5 @@
 """Register `torch.ops.kernel_ledger.causal_softmax(scores, scale, variant)` with PyTorch."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

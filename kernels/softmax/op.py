@@ -7,8 +7,6 @@ Masked outputs are 0. A row with no visible key, with only -inf among the visibl
 NaN in every column, masked ones too: exactly what `softmax(masked_fill(scale * x, mask, -inf))` gives.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import Any

@@ -3,8 +3,6 @@
 Commit b1898af7 has the sources of the holdout and the program that runs them, 795c8cc0 those of the other two sets.
 """
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -14,8 +14,6 @@ is a function that returns (module, inputs): it follows the operations from shap
 step does not fit. Exit code 2: wrong usage, 3: a model that does not fit or cannot be read.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

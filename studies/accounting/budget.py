@@ -1,7 +1,5 @@
 """Compute the cost of a model on a GPU: memory, time by both roofs, and the days of a training run."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from analysis.formats.errors import InputError, UsageError

@@ -3,8 +3,6 @@
 An MFU asks for the FLOPs that the model needs: with attention, without padding, without recomputation.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

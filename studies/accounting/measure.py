@@ -10,8 +10,6 @@ GPU, the steps are small and only parameters and times are measured.
 `trace` takes any step that PyTorch runs: it records products and memory from shapes alone, on the meta device.
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 import importlib

@@ -1,7 +1,5 @@
 """Define the steps that the accounting is compared with, and its predictions."""
 
-from __future__ import annotations
-
 import csv
 from dataclasses import dataclass
 from functools import cache

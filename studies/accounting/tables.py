@@ -1,7 +1,5 @@
 """Build the accounting's tables: predictions beside measurements, and the use of the GPU."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -3,8 +3,6 @@
 The name of a cuBLAS kernel holds its tile. If the tile does not divide the matrix, the kernel computes a larger one.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from math import ceil, prod

@@ -1,7 +1,5 @@
 """Derive the shape of a step from its name in the harness."""
 
-from __future__ import annotations
-
 import re
 
 from analysis.formats.errors import UsageError

@@ -10,8 +10,6 @@ and kernel table of 50 tokens. The program writes every finished setting to RUN/
 leaves out and names the settings that do not fit into --seconds.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import re

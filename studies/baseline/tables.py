@@ -1,7 +1,5 @@
 """Build the tables of the Hugging Face baseline: settings, operators, and what others published."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Callable
 from pathlib import Path

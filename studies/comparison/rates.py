@@ -16,8 +16,6 @@ The rows of a model are its step, the time in which the GPU is busy, and its ker
 own, and so are all single kernels together.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace

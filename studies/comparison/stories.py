@@ -3,8 +3,6 @@
 python -m studies.comparison.stories FOLDER    write FOLDER/tables/stories.csv from FOLDER/stories
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path

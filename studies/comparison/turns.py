@@ -10,8 +10,6 @@ still measures, but it only finds the driver: it touches the GPU when that one h
 A line is block,round,place,side,process,second,row,percent,count,median_ns,mean_ns,sd_ns.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import subprocess

@@ -14,8 +14,6 @@ capture opens the profiler's window around a few steps of every rung, inside the
 `prefill`). It then stamps the phases of the persistent kernel, outside of the window.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

@@ -6,8 +6,6 @@ A token that differs from the reference's is a tie if rounding can explain it: t
 are then no further apart than twice the plain model's largest error. Any other such token is wrong.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import pairwise

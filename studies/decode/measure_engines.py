@@ -13,8 +13,6 @@
     engine.tokens              # (B, T + 101): the prompt and all tokens after it, on the device
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Sequence
 from typing import Any

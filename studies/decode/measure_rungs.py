@@ -3,8 +3,6 @@
 A rung that does not run here (no GPU, or unsupported sizes) raises UnavailableError with the reason in one sentence.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib.util
 import time

@@ -1,7 +1,5 @@
 """Build the tables of decoding: times of the rungs, declared bounds, correctness, prefill, and phases of blocks."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Declare the file of `studies.dropin.measure`: times of models of Hugging Face with each attention."""
 
-from __future__ import annotations
-
 from msgspec import Struct, field
 
 from analysis.formats.files import JsonFile, Positive, Whole

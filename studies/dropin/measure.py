@@ -10,8 +10,6 @@ GPT-2 have random weights and a shorter plan (studies/dropin/models.py). The mem
 allocator above what it held before. Without a GPU, two small layers of each model run eagerly, once.
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 import sys

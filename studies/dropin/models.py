@@ -1,7 +1,5 @@
 """Name the models of the study: shapes of published models, with random weights, and small ones of the same kind."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 GPT2 = "gpt2"

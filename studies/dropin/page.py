@@ -1,7 +1,5 @@
 """Write the table of studies/dropin/README.md from a committed run."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

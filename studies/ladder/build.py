@@ -5,8 +5,6 @@ python -m studies.ladder.build --columns   print the metric columns of a capture
                                            with --slow those for kernels of 35 ms and more
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

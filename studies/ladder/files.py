@@ -1,7 +1,5 @@
 """Declare the files of studies/ladder: the points to measure, and the checked points."""
 
-from __future__ import annotations
-
 from msgspec import UNSET, Struct, UnsetType
 
 from analysis.formats.files import CsvFile, JsonFile, Whole

@@ -1,7 +1,5 @@
 """Compare the goals for our fastest rungs (kernels/goals.toml) with the benchmarks."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

@@ -12,8 +12,6 @@ export_csv.sh add their files. Nothing is overwritten: the newest run with a poi
 changed since is missing again. `studies/ladder/ladder.sh` (`make ladder`) runs all of these steps.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import csv

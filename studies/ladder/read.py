@@ -10,8 +10,6 @@
     DIR/runs.tar.xz                   the folders of earlier runs, packed (`tar cJf runs.tar.xz RUN …` in DIR)
 """
 
-from __future__ import annotations
-
 import io
 import json
 import tarfile

@@ -4,8 +4,6 @@ A search takes minutes, so it has a run of its own beside the op's benchmark: `<
 our fastest rungs again. A ratio of a rung to a baseline of such a run comes from it, and from no other run.
 """
 
-from __future__ import annotations
-
 import pandas as pd
 
 from analysis.formats.spans import QUANTILES

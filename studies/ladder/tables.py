@@ -4,8 +4,6 @@ The counters of a point cover all its launches. Counts are added up, and ratios 
 are weighted by time, costs per instruction by instructions. A property of one launch (its grid) is the longest one's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 

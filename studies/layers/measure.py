@@ -18,8 +18,6 @@ RUN/captures/layer_events.csv holds the readings of its events. The analysis com
 The levels are the submodules, by name, with the modules of a list folded (`h.*`).
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import functools

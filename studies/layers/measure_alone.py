@@ -8,8 +8,6 @@ results are a kernel summary, CUDA API calls and launch costs, in RUN/captures/k
 nsys, the capture of studies.layers.measure contains the same calls.
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 import re

@@ -8,8 +8,6 @@ Events cost time: they delay the next kernel, and a part of the delay lies betwe
 `Stopwatch.own_ns` measures this part with kernels of known time, so that callers can subtract it.
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Callable

@@ -6,8 +6,6 @@ kernels of known time, and the tables subtract it and show both readings. The re
 component's kernel to the next one's. Events count the gap to a component, nsys to none.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -7,8 +7,6 @@ Results go to RUN/captures/lectures.json; measuring a study again replaces its r
 profiles, the MLP and the formats on the CPU. studies/lectures/studies.sh runs all studies and ncu.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import sys

@@ -5,8 +5,6 @@ print(benchmark("matmul 2048", lambda: a @ b))
 print(profile("matmul 2048", lambda: a @ b).text())
 """
 
-from __future__ import annotations
-
 import json
 import tempfile
 from collections.abc import Callable

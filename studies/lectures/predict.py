@@ -4,8 +4,6 @@ A prediction holds if the measurement lies between `low` and `high`. Commit efc6
 from waves, tiles, roofs, launches and bytes.
 """
 
-from __future__ import annotations
-
 import csv
 import hashlib
 from dataclasses import dataclass

@@ -4,8 +4,6 @@
 the other halves held: 13 of 13 of the MLP, 41 of 42 of the waves.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial

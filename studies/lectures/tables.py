@@ -1,7 +1,5 @@
 """Build the studies' tables: predictions beside measurements."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from functools import cache

@@ -1,7 +1,5 @@
 """Compute how long a transfer between GPUs takes, from the measured links of a ceilings.json, else from links.toml."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Compare every parallel mode with one process: its logits and its greedy tokens."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any

@@ -4,8 +4,6 @@ Axes as in harness/gpt2.py; N ranks. If a number does not divide by the ranks, t
 Source: Shoeybi et al. 2019, "Megatron-LM", arXiv:1909.08053 (columns, then rows; two all-reduces a layer).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple

@@ -5,8 +5,6 @@ of all ranks and opens the process group: NCCL between GPUs, gloo between CPU pr
 waits in vain for another. After any failure every rank prints one sentence and ends.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import select

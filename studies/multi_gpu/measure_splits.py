@@ -6,8 +6,6 @@ Rank 0 adds an entry for each to RUN/captures/multi_gpu.json: the time on one GP
 slowest rank, and the largest error of the result. A sample is of a queue that the host fills while the GPU sleeps.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import math

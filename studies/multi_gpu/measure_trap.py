@@ -5,8 +5,6 @@ A student project sliced each op of GPT-2 that way over four GPUs, and most ops 
 computes the same slices, but their data is on the GPUs already. `ONE` computes all on the first GPU.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

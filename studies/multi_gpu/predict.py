@@ -9,8 +9,6 @@ A rank with a share of a part's work (heads, columns, vocabulary) needs that sha
 Nothing overlaps with an all-reduce. The trap does one thing after the other: allocate, copy, compute, copy back, free.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Read the claims of a student project that sliced the batch of GPT-2's ops over four GPUs."""
 
-from __future__ import annotations
-
 import tomllib
 from dataclasses import dataclass
 from functools import cache

@@ -4,8 +4,6 @@ Time on N GPUs: a floor, a share of the rest of the time on one GPU, and a trans
 GPU are those of the committed benchmarks, as in predict.py.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Build the tables of the study: predicted and measured speed-ups, claims and their verdicts, and checks of logits."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

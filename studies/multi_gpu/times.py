@@ -4,8 +4,6 @@ A part has measured times in the model at batch 1 (layers.csv), and as an op alo
 two measured sizes its time is interpolated linearly. Above the largest it grows in proportion to the work.
 """
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Mapping, Sequence

@@ -6,8 +6,6 @@ A generated part lies between `<!-- begin: NAME -->` and `<!-- end: NAME -->`. p
 part shows, and reports/published.toml names the runs. `make readme` builds those tables first.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import re

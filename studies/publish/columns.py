@@ -1,7 +1,5 @@
 """Describe what the code declares: columns of all tables, fields of report.json, rules for kernels."""
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 

@@ -1,7 +1,5 @@
 """Read what the generated parts show: tables of committed runs, and the first looks at the answer key."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from pathlib import Path

@@ -8,8 +8,6 @@ The header of each program in examples/ holds the expert's list. A captured exam
 examples/<gpu>/<name>/.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -1,7 +1,5 @@
 """Write the five results of README.md from committed data, each with its conditions, its baseline and its failures."""
 
-from __future__ import annotations
-
 import json
 import textwrap
 from collections.abc import Iterable, Sequence

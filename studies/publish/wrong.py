@@ -1,7 +1,5 @@
 """Write docs/wrong.md: each goal that was missed, each hypothesis that was refuted, each bound written too late."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 

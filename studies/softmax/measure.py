@@ -6,8 +6,6 @@ or, from Python, `run_microbenchmark(out)` and `run_gpt2_benchmark(out)`. Withou
 second times a small model.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from pathlib import Path

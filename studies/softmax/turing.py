@@ -6,8 +6,6 @@ A prediction moves a time of the committed H200 run to the T4. Memory alone boun
 H200's roof, so its time is bytes over bandwidth. For others the H200's time, by SMs and clocks, adds to the slow end.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Mapping, Sequence

@@ -7,8 +7,6 @@
 The slow version of a pair counts, and every clean kernel. An abstention counts as wrong.
 """
 
-from __future__ import annotations
-
 import csv
 import re
 import tomllib

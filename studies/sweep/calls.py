@@ -1,7 +1,5 @@
 """Find the call of studies.sweep.measure that measured each row of a sweep, and the conditions of each call."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Join a sweep with ncu's counters, and split the cycles of each combination into factors."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The file that keeps the rows of a sweep as they are measured."""
 
-from __future__ import annotations
-
 import csv
 import io
 import os

@@ -3,8 +3,6 @@
 The measuring program and the report's tables use the same rules, so both show the same choice.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Build the sweep's tables: every combination with its counters, the fastest of each kernel, and the reason for it."""
 
-from __future__ import annotations
-
 import math
 import re
 from typing import Any

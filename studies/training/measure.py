@@ -8,8 +8,6 @@ Ways: float32; autocast (products in bfloat16); compiled (autocast, forward pass
 GPU, the program writes the live bytes of each layer after the forward pass. Without a GPU, the model is small.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Read activation memory by layer from a snapshot of PyTorch's allocator."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any

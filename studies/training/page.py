@@ -1,7 +1,5 @@
 """Write the tables of studies/training/README.md from a committed run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 
