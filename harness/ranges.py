@@ -10,18 +10,13 @@ instance of one model a class of its own with wrapped methods. `detach` gives th
 
 One range is one component. Its name has no `/`, because ncu's filters read `/` as syntax; readers of the stack join
 the names with `/`. Names are templates over the instance: `"h.{self.index}"`.
-
-`python -m harness.ranges --bench` prints what a range costs.
 """
 
 from __future__ import annotations
 
-import argparse
 import functools
-import sys
 import threading
 import time
-import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -271,92 +266,3 @@ def span(tracer: Tracer | None, name: str) -> Iterator[None]:
         yield
     finally:
         tracer.pop()
-
-
-# What a range costs -----------------------------------------------------------------------------------------
-
-
-class _Plain:
-    def work(self) -> None:
-        return None
-
-
-def _marked_class() -> Any:
-    """Return a new class for each call, so that no case can slow down another's method lookup."""
-
-    class Marked:
-        @component("work")
-        def work(self) -> None:
-            return None
-
-    return Marked
-
-
-def _calls_ns(instance: Any, calls: int) -> float:
-    """Return the nanoseconds per call of `instance.work()`, loop included."""
-    repeat = range(calls)
-    start_ns = time.perf_counter_ns()
-    for _ in repeat:
-        instance.work()
-    return (time.perf_counter_ns() - start_ns) / calls
-
-
-def _naive_ns(calls: int) -> float:
-    """Return the nanoseconds per call of `work()` inside the usual `with nvtx.annotate(...)`, loop included."""
-    import nvtx
-
-    instance, repeat = _Plain(), range(calls)
-    start_ns = time.perf_counter_ns()
-    for _ in repeat:
-        with nvtx.annotate("work"):
-            instance.work()
-    return (time.perf_counter_ns() - start_ns) / calls
-
-
-def measure_range_cost(repeats: int = 15, calls: int = 20_000) -> dict[str, float]:
-    """Return the nanoseconds that one range adds to a method call, the least of `repeats` interleaved trials.
-
-    Keys: off (marked, never traced), detached (traced once, switched off again), nvtx (`NvtxTracer`), recording,
-    naive (`with nvtx.annotate`). With no profiler attached, `NvtxTracer` wraps nothing; run this under nsys to measure
-    its cost there.
-    """
-    recorder = RecordingTracer()
-    instances: dict[str, Any] = {"plain": _Plain()}
-    instances |= {name: _marked_class()() for name in ("off", "detached", "nvtx", "recording")}
-    attach(instances["detached"], recorder)
-    instances["detached"].work()
-    detach(instances["detached"])
-    attach(instances["nvtx"], NvtxTracer())
-    attach(instances["recording"], recorder)
-    # Give each case a loop of its own: CPython caches one class per call site, so a shared loop would slow the cases.
-    loops = {
-        name: types.FunctionType(_calls_ns.__code__.replace(co_name=f"calls_{name}"), globals()) for name in instances
-    }
-    best: dict[str, float] = {}
-    for _ in range(repeats):
-        trial = {name: loops[name](instance, calls) for name, instance in instances.items()}
-        trial["naive"] = _naive_ns(calls)
-        recorder.instances.clear()
-        best = {name: min(value, best.get(name, value)) for name, value in trial.items()}
-    return {name: value - best["plain"] for name, value in best.items() if name != "plain"}
-
-
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m harness.ranges", description="Range names and their cost.")
-    parser.add_argument("--bench", action="store_true", required=True, help="print ns per range")
-    parser.parse_args(argv)
-    labels = {
-        "off": "@component, never traced",
-        "detached": "@component, switched off again",
-        "nvtx": "@component, NvtxTracer",
-        "recording": "@component, RecordingTracer",
-        "naive": "with nvtx.annotate(...)",
-    }
-    print("ns per range, added to a method call (least of 15 trials of 20,000 calls)")
-    for name, cost_ns in measure_range_cost().items():
-        print(f"  {labels[name]:<30}{cost_ns:8.1f}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

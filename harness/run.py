@@ -28,10 +28,11 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
+import msgspec
 import numpy as np
 import torch
 from torch.utils._pytree import tree_leaves
@@ -590,19 +591,13 @@ def run_cpu(plan: Plan) -> None:
 
 def parse_config(text: str) -> GPT2Config:
     """Return the configuration that `n_layer=2,n_embd=64,…` describes; other fields have the defaults of 124M."""
-    types = {field.name: field.type for field in fields(GPT2Config)}
+    types = get_type_hints(GPT2Config)
     values: dict[str, Any] = {}
     for item in filter(None, text.split(",")):
         name, _, value = item.partition("=")
-        kind = str(types.get(name, ""))
         try:
-            if not kind or not value:
-                raise ValueError
-            if kind == "bool":
-                values[name] = {"true": True, "false": False}[value.lower()]
-            else:
-                values[name] = int(value) if kind.startswith("int") else float(value) if kind == "float" else value
-        except (ValueError, KeyError):
+            values[name] = msgspec.convert(value, types[name], strict=False)
+        except (KeyError, msgspec.ValidationError):
             raise UsageError(
                 f"--config has {item!r}: write name=value with names of GPT2Config ({', '.join(types)})."
             ) from None
