@@ -73,7 +73,7 @@ def _change(capture: Capture, step: Step, kind: str, pattern: str, value: str) -
         if kind == "graph":
             return lambda base, share: changes.capture_graph(base, held, share)
         factor = _factor(kind, pattern, value)
-        part = covered / _positive(graph)
+        part = covered / (graph.c_gap + (graph.c_gap <= 0))
         everything = pattern in (".*", "^.*$", "")
         return lambda base, share: changes.launch_faster(
             changes.host(base, factor, None if everything else part * base.c_gap), held, 1 - share * (1 - factor)
@@ -96,10 +96,6 @@ def _change(capture: Capture, step: Step, kind: str, pattern: str, value: str) -
     if kind == "merge":
         return lambda base, share: changes.merge(base, ops, share)
     return lambda base, share: changes.move(base, ops, value, share)
-
-
-def _positive(graph: Graph) -> Any:
-    return graph.c_gap + (graph.c_gap <= 0)
 
 
 def _factor(kind: str, pattern: str, value: str) -> float:

@@ -272,10 +272,6 @@ def find_leaks(manifest: dict[str, Any]) -> list[str]:
     return leaks + [text for text in _texts(own_words) if text not in leaks and scrub(text) != text]
 
 
-def _tf32() -> bool:
-    return bool(torch.get_float32_matmul_precision() != "highest")
-
-
 def build_manifest(
     arguments: Sequence[str],
     workloads: Sequence[dict[str, Any]],
@@ -285,6 +281,7 @@ def build_manifest(
 ) -> dict[str, Any]:
     """Return every property of this process and this machine that the numbers depend on."""
     status = _git("status", "--porcelain", "--untracked-files=no")
+    precision = torch.get_float32_matmul_precision()
     return {
         "kind": MANIFEST.kind,
         "schema_version": MANIFEST.version,
@@ -307,7 +304,7 @@ def build_manifest(
         "seed": seed,
         "weights": {name: scrub(value) for name, value in weights.items() if value is not None},
         "locale": locale.setlocale(locale.LC_NUMERIC),
-        "matmul_precision": {"float32": torch.get_float32_matmul_precision(), "tf32": _tf32()},
+        "matmul_precision": {"float32": precision, "tf32": precision != "highest"},
         "clocks": sampler.clocks if sampler else None,
         "clocks_reason": sampler.reason if sampler else "clocks were not sampled in this run",
     }

@@ -202,7 +202,9 @@ def load(paths: Sequence[Path], progress: bool = False, style: NumberStyle | Non
                 reader(found, Source(path, name, size, sniffed, style))
         except OSError as error:
             if named:
-                raise _unreadable(name, error) from None
+                raise InputError(
+                    f"{name}: cannot be read ({error.strerror}); check the file and its permissions."
+                ) from None
             _leave_out(found, name, size, f"it cannot be read ({error.strerror})", "check the permissions")
             continue
         if reader:
@@ -218,10 +220,6 @@ def load(paths: Sequence[Path], progress: bool = False, style: NumberStyle | Non
 def _leave_out(found: _Found, name: str, size: int, why: str, do: str) -> None:
     found.missing.append(Missing(Reason.UNREAD, f"{name}: {why}", "nothing of it was read", do))
     found.files.append(SourceFile(name, "ignored", 0, size, why))
-
-
-def _unreadable(name: str, error: OSError) -> InputError:
-    return InputError(f"{name}: cannot be read ({error.strerror}); check the file and its permissions.")
 
 
 def _is_export(path: Path) -> bool:
@@ -276,19 +274,12 @@ def _note(
 
 
 def _read_ncu(found: _Found, source: Source) -> None:
-    _take_ncu(found, source, ncu.read_pages(source.sniffed.text(), source.name, source.style))
-
-
-def _read_ncu_console(found: _Found, source: Source) -> None:
-    _take_ncu(found, source, ncu.read_console(source.sniffed.text(), source.name, source.style))
-
-
-def _read_ncu_report(found: _Found, source: Source) -> None:
-    _take_ncu(found, source, ncu.read_binary(source.path, source.name))
-
-
-def _take_ncu(found: _Found, source: Source, parts: ncu.Parts) -> None:
     """Add the content of a file of ncu, and list each of its pages."""
+    if source.sniffed.kind == "ncu report":
+        parts = ncu.read_binary(source.path, source.name)
+    else:
+        read = ncu.read_console if source.sniffed.kind == "ncu console" else ncu.read_pages
+        parts = read(source.sniffed.text(), source.name, source.style)
     if parts.log:
         found.logs.append((source.name, *parts.log))
     for name, units in parts.units:
@@ -461,9 +452,7 @@ def _set_aside(found: _Found, reports: Sequence[str]) -> None:
 # refuses a kind without a reader, or ignores it in a folder.
 READERS: dict[str, Callable[[_Found, Source], None]] = {
     "nsys": _read_nsys,
-    **dict.fromkeys(("ncu raw", "ncu details", "ncu source", "ncu session"), _read_ncu),
-    "ncu console": _read_ncu_console,
-    "ncu report": _read_ncu_report,
+    **dict.fromkeys(("ncu raw", "ncu details", "ncu source", "ncu session", "ncu console", "ncu report"), _read_ncu),
     _PAGE: _read_page,
     "ncu log": _read_ncu_log,
     samples.KIND: _read_samples,

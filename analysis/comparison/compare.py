@@ -88,7 +88,7 @@ def of_sides(a: SideOf, b: SideOf, *, least: float | None = None, notes: Sequenc
         for step in run.steps
         if step.name not in paired_names
     ]
-    return Comparison(_side(a), _side(b), paired, least, verdict.ERROR, _overall(steps), differences, steps, notes)
+    return Comparison(_side(a), _side(b), paired, least, verdict.ERROR, steps[0].judged, differences, steps, notes)
 
 
 def _in_common(a: SideOf, b: SideOf, steps: Sequence[ComparedStep]) -> list[str]:
@@ -337,7 +337,3 @@ def _final(step: ComparedStep, identical: bool, differences: Sequence[Difference
     gpu = final(step.gpu) if step.gpu else None
     told = step.said if step.a_ns is not None else _counted(rows)
     return structs.replace(step, judged=final(step.judged), rows=rows, gpu=gpu, said=told)
-
-
-def _overall(steps: Sequence[ComparedStep]) -> Judged:
-    return steps[0].judged

@@ -16,7 +16,6 @@ from analysis.comparison import tables
 from analysis.facts import Facts
 from analysis.formats import intervals, symbols
 from analysis.formats.errors import InputError
-from analysis.formats.report import Condition
 from analysis.replay import savings, steady
 from analysis.replay.decompose import ON_GPU, PARTS, decompose
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths
@@ -192,7 +191,7 @@ def of_capture(capture: Capture, name: str, only: str = "") -> RunOf:
     Raises: InputError if it has neither GPU operations nor counters, or lacks the counters that alone count.
     """
     facts = Facts(capture)
-    conditions = {one.name: str(one.value) for one in map(_condition, conditions_of_program(facts))}
+    conditions = {one["name"]: str(one["value"]) for one in conditions_of_program(facts)}
     if only == BY_NCU and not facts.has_counters:
         raise InputError(
             f"{name} has no counters, and the other side has only times of ncu, which replays each launch alone; "
@@ -218,10 +217,6 @@ def _of_counters(facts: Facts) -> pd.DataFrame:
     rows = rows.assign(layer=fold_paths(rows["path"]).astype(str), launches=1.0)
     rows["ordinal"] = rows.groupby(["layer", "kernel"], sort=False).cumcount()
     return _shown(rows, facts)
-
-
-def _condition(one: Mapping[str, str]) -> Condition:
-    return Condition(one["name"], one["value"])
 
 
 def _of_timeline(facts: Facts, whole: bool) -> tuple[StepOf, ...]:

@@ -34,7 +34,7 @@ def render_markdown(report: Report, tables: Mapping[str, pd.DataFrame]) -> str:
     blocks += _findings(report)
     for entry in report.tables:
         blocks += _section(entry, tables, kernels, untrusted)
-        blocks += _figures(report, entry.name)
+        blocks += [_image(one) for one in report.figures if one.table == entry.name != OF_FINDINGS and one.files]
     blocks += [*_missing(report), *_conditions(report), *_files(report)]
     return "\n\n".join(blocks) + "\n"
 
@@ -290,12 +290,6 @@ def _section(
 def has_below_minimum(table: pd.DataFrame) -> bool:
     """Return whether a row of the table has the mark that text.BELOW_MINIMUM explains."""
     return "measured_over_minimum" in table and bool(table["measured_over_minimum"].map(text.is_below_minimum).any())
-
-
-def _figures(report: Report, table: str) -> list[str]:
-    return [
-        _image(figure) for figure in report.figures if figure.table == table and table != OF_FINDINGS and figure.files
-    ]
 
 
 def _image(figure: ReportFigure) -> str:

@@ -12,7 +12,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
-from analysis.formats.report import Finding, Report, ReportTable
+from analysis.formats.report import Report, ReportTable
 from analysis.formats.words import count_of
 from analysis.page import text
 from analysis.page.terminal import FAINT, HEAD, command, finding_lines, line, prose
@@ -103,7 +103,7 @@ def _blocks(kernel: Kernel, report: Report, tables: Mapping[str, pd.DataFrame], 
         if part.table in kernel.tables or not part.optional:
             yield Text()
             yield from _part(part, kernel, entries.get(part.table), width)
-    cited = [one for one in report.findings if _is_about(one, kernel.name)]
+    cited = [one for one in report.findings if any(cell.row.get("kernel") == kernel.name for cell in one.cells)]
     if cited:
         yield Text()
         yield Text("Findings that cite it", style=HEAD)
@@ -114,10 +114,6 @@ def _blocks(kernel: Kernel, report: Report, tables: Mapping[str, pd.DataFrame], 
     for said, value in kernel.commands:
         yield line(said, FAINT)
         yield command(value, indent=2)
-
-
-def _is_about(finding: Finding, name: str) -> bool:
-    return any(item.row.get("kernel") == name for item in finding.cells)
 
 
 def _part(part: Part, kernel: Kernel, entry: ReportTable | None, width: int) -> Iterator[RenderableType]:

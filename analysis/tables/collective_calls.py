@@ -36,11 +36,6 @@ RAW = 478.1 / 450  # what a share of 1 is, over the datasheet's rate: 18 links o
 SURE = 0.5  # half of the interval of a mean, over it
 
 
-def _most_waiting(calls: pd.DataFrame) -> pd.DataFrame:
-    """Return the calls whose first rank waits longest."""
-    return calls.sort_values("skew_ns", ascending=False, kind="stable", na_position="last")
-
-
 @table(
     "collective_calls",
     question="Does each call of a collective move data, or does it wait for a rank that starts late?",
@@ -79,7 +74,7 @@ def _most_waiting(calls: pd.DataFrame) -> pd.DataFrame:
             "row",
         ),
     ),
-    glance=_most_waiting,
+    glance=lambda calls: calls.sort_values("skew_ns", ascending=False, kind="stable", na_position="last"),
 )  # fmt: skip
 def build_collective_calls(facts: Facts) -> pd.DataFrame | None:
     """Return collective_calls.csv, one row for each call, in order of time; None without calls of several ranks."""

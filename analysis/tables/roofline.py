@@ -119,10 +119,6 @@ def dram_roof(roofs: pd.DataFrame, read_frac: Any) -> Any:
     return 1 / (read_frac / read + (1 - read_frac) * seconds_a_written_byte)
 
 
-def _at_dram(roofline: pd.DataFrame) -> pd.DataFrame:
-    return roofline[roofline["level"].astype(str).str.lower() == "dram"]
-
-
 @table(
     "roofline",
     question="How close is each kernel to its roof?",
@@ -185,7 +181,7 @@ def _at_dram(roofline: pd.DataFrame) -> pd.DataFrame:
             label="of bandwidth",
         ),
     ),
-    glance=_at_dram,
+    glance=lambda rows: rows[rows["level"].astype(str).str.lower() == "dram"],
 )
 def build_roofline(facts: Facts) -> pd.DataFrame | None:
     """Return roofline.csv over the launches that ncu measured, longest kernels first, levels dram, l2, l1.
