@@ -33,7 +33,7 @@ KEY = ["kernel", "range"]
 # Shares and rates of a launch. Their mean over launches is weighted by time; other means are not.
 _SHARES = re.compile(r".*_frac|sectors_per_request_.*|threads_per_inst|stall_.*|sm_clock_hz|.*_per_block|registers|"
                      r"waves|occupancy_limit_.*|shared_ways_load|ipc|warp_cycles_per_issue|eligible_warps")  # fmt: skip
-WEIGHED = " No counter shows it alone: together, they resemble those of kernels with this cause."
+WEIGHED = "No counter shows it alone: together, they resemble those of kernels with this cause."
 TIE = 0.8  # causes whose likelihoods are this near cannot be told apart
 NO_CAUSE = "We do not know what keeps it from its limit"
 NO_RULE = ("no rule holds", "no rule holds that its caller could act on")  # of an own kernel, of one of a library
@@ -148,17 +148,17 @@ def _lines(source: pd.DataFrame) -> dict[str, str]:
     }
 
 
-def _sentence(kernel: str, one: Verdict) -> str:
-    said = f"{words(one.defect)['what']} {cure(one.defect, kernel)}".rstrip()
+def _refuted(one: Verdict) -> str:
+    """Return what the cause could save at most, and what speaks against it; "" if nothing does."""
     if not one.refuted:
-        return said
-    return f"{said} This could save at most {share(one.gain)} of its time. Wrong if: {one.refuted}"
+        return ""
+    return f"This could save at most {share(one.gain)} of its time. Wrong if: {one.refuted}"
 
 
 def _tied(found: list[Verdict]) -> str:
     """Return a sentence on the causes that are about as likely as the first one, '' without any."""
     others = [words(one.defect)["what"] for one in found[1:] if one.sure >= TIE * found[0].sure]
-    return f" About as likely: {' '.join(others)}" if others else ""
+    return f"About as likely: {' '.join(others)}" if others else ""
 
 
 def _again(row: Any, filters: dict[str, str], program: Program) -> str:
@@ -209,9 +209,11 @@ def _judged(
                     "gain_bound_frac": round(one.gain, 4),
                     "time_to_win_ns": round(one.gain * total) if total == total else pd.NA,
                     "evidence": "; ".join(f"{name} = {value:.6g}" for name, value in one.cells) or pd.NA,
-                    "reason": _sentence(str(row.kernel), one)
-                    + (WEIGHED if one.weighed else "")
-                    + (_tied(found) if one.rank == 1 else ""),
+                    "reason": words(one.defect)["what"],
+                    "do": cure(one.defect, str(row.kernel)),
+                    "doubt": _joined(
+                        _refuted(one), WEIGHED if one.weighed else "", _tied(found) if one.rank == 1 else ""
+                    ),
                     "metrics": "full sections" if one.tier == FULL else "default metrics",
                 }
             )
@@ -243,10 +245,10 @@ def _said(tables: Tables, sm_count: int | None, judged: set[tuple[str, str]]) ->
             if (name, reason.kind) in judged:
                 continue
             cells = (f"{one.table}.{one.column}{parts(one)} = {one.value}" for one in reason.cells)
-            told = f"{begin(reason.said)}."
             yield {
                 "kernel": name,
-                "reason": f"{told} {reason.do}".rstrip(),
+                "reason": f"{begin(reason.said)}.",
+                "do": reason.do,
                 "evidence": "; ".join(cells) or pd.NA,
                 "tier": "counters" if name in counted else "timing",
             }
@@ -259,7 +261,20 @@ def _said(tables: Tables, sm_count: int | None, judged: set[tuple[str, str]]) ->
     columns=_COLUMNS,
 )
 def build_diagnosis(facts: Facts) -> pd.DataFrame | None:
-    """Return diagnosis.csv; None without any rows.
+    """Return diagnosis.csv; None without any rows. Its reasons say what to do as well."""
+    rows = facts.once(reasons_of_kernels)
+    if rows.empty:
+        return None
+    texts = rows[["reason", "do", "doubt"]].itertuples(index=False)
+    return rows.drop(columns=["do", "doubt"]).assign(reason=[_joined(*each) for each in texts])
+
+
+def _joined(*texts: str) -> str:
+    return " ".join(filter(None, texts))
+
+
+def reasons_of_kernels(facts: Facts) -> pd.DataFrame:
+    """Return the rows of diagnosis.csv with the reason, what to `do` and the `doubt` apart; empty without any.
 
     First come the verdicts of all kernels with counters, then what samples tell of the others, then the reasons
     from the tables for the MOST_KERNELS kernels with most time.
@@ -285,8 +300,9 @@ def build_diagnosis(facts: Facts) -> pd.DataFrame | None:
             if one["kernel"] in commands:
                 one |= {"recapture": commands[one["kernel"]], "unsettled": TIMES_ALONE}
     if not said and not judged:
-        return None
-    rows = pd.DataFrame([*judged, *said], columns=[*(column.name for column in _COLUMNS), "tier"])
+        return pd.DataFrame()
+    rows = pd.DataFrame([*judged, *said], columns=[*(column.name for column in _COLUMNS), "do", "doubt", "tier"])
     order = {name: place for place, name in enumerate(dict.fromkeys(row["kernel"] for row in [*said, *judged]))}
     rows = rows.sort_values("kernel", key=lambda names: names.map(order), kind="stable")
-    return rows.astype({"rank": "Int64", "time_to_win_ns": "Int64"})
+    texts = {name: rows[name].where(rows[name].notna(), "") for name in ("do", "doubt")}
+    return rows.assign(**texts).astype({"rank": "Int64", "time_to_win_ns": "Int64"})

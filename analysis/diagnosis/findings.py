@@ -16,12 +16,11 @@ from analysis.diagnosis import step_findings
 from analysis.diagnosis.claims import Claim, cell
 from analysis.diagnosis.clocks import lowered_clocks
 from analysis.diagnosis.copies import large_copies
-from analysis.diagnosis.each import build_diagnosis, tables_of_kernels
+from analysis.diagnosis.each import reasons_of_kernels, tables_of_kernels
 from analysis.diagnosis.host import cpu_ranges, host_waits
 from analysis.diagnosis.hot import hot_kernels
 from analysis.diagnosis.measured import Settled, settle
 from analysis.diagnosis.step_tables import answer_steps
-from analysis.diagnosis.vocabulary import cure
 from analysis.formats import symbols
 from analysis.formats.report import Confidence
 from analysis.tables.declare import part
@@ -60,7 +59,7 @@ def _hidden(facts: Facts) -> list[str]:
 def _of_sums(facts: Facts) -> list[Claim]:
     """Return what takes most time by the sums: causes that counters tell first, then the rest by its time."""
     tables = facts.once(tables_of_kernels)
-    won = _causes(facts.once(build_diagnosis))[:COUNT]
+    won = _causes(facts.once(reasons_of_kernels))[:COUNT]
     hot = hot_kernels(
         tables,
         "torch.profiler" if facts.capture.clock == "torch" else "nsys",
@@ -124,13 +123,13 @@ def _causes(diagnosis: pd.DataFrame) -> list[Claim]:
 def _cause(row: pd.Series) -> Claim:
     """Return the finding of one verdict: the cause, its cure, the gain, and commands to look closer."""
     label = {"kernel": row["kernel"], "range": row["range"], "rank": 1}
+    doubt = f" {row['doubt']}" if row["doubt"] else ""
     rests = f" It rests on {row['evidence']}." if pd.notna(row["evidence"]) else ""
-    do = cure(str(row["defect"]), str(row["kernel"]))
     return Claim(
         kind=str(row["defect"]),
         title=f"{row['range']}: {symbols.short(row['kernel'])}: {str(row['defect']).replace('_', ' ')}",
-        sentence=f"{row['reason']}{rests}".replace(f" {do}", "", 1) if do else f"{row['reason']}{rests}",
-        do=f"{do} {_look_closer(row['recapture'])}".strip(),
+        sentence=f"{row['reason']}{doubt}{rests}",
+        do=f"{row['do']} {_look_closer(row['recapture'])}".strip(),
         bound_ns=int(row["time_to_win_ns"]),
         confidence=Confidence.SURE if row["sure_frac"] >= SURE else Confidence.LIKELY,
         cells=(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from analysis.diagnosis.vocabulary import NONE_AT_ROOF, words
+from analysis.diagnosis.vocabulary import NONE_AT_ROOF, cure
 from analysis.formats.report import Bound
 from analysis.formats.words import share
 from analysis.tables.sampled import ALONE, build_sampled_kernels
@@ -84,27 +84,27 @@ def reasons(facts: Facts, counted: set[str]) -> Iterator[dict[str, Any]]:
             "evidence": "; ".join(f"sampled_kernels.{name} = {value:.4g}" for name, value in evidence.items()),
             "metrics": "samples",
             "tier": "sampled",
-            **_verdict(known, evidence.get("sm", 1.0), float(row.nsys_time_ns)),
+            **_verdict(str(row.kernel), known, evidence.get("sm", 1.0), float(row.nsys_time_ns)),
         }
 
 
-def _verdict(known: dict[str, float], sm: float, time_ns: float) -> dict[str, Any]:
+def _verdict(kernel: str, known: dict[str, float], sm: float, time_ns: float) -> dict[str, Any]:
     unit = max(known, key=lambda name: known[name])
     busiest = known[unit]
     told = f"In the running program, {_UNITS[unit]} in {share(min(busiest, 1.0))} of its time"
     if unit != "issue" and busiest >= AT_ROOF:
-        return _named(NONE_AT_ROOF, 0.0, time_ns, f"{told}. {words(NONE_AT_ROOF)['cure']}")
+        return _named(NONE_AT_ROOF, kernel, 0.0, time_ns, f"{told}.")
     if sm < FEW_SMS and busiest < BUSY:
         gain = 1 - max(sm, busiest)
-        why = f"{told}, and {share(sm)} of the SMs have a warp. {words(SMALL_GRID)['cure']}"
-        return _named(SMALL_GRID, gain, time_ns, why) | {"unsettled": OPEN}
+        why = f"{told}, and {share(sm)} of the SMs have a warp."
+        return _named(SMALL_GRID, kernel, gain, time_ns, why) | {"unsettled": OPEN}
     if busiest >= BUSY:
         return {"reason": f"{told}, which limits it.", "unsettled": OPEN}
     return {"reason": f"{told}, and no other unit is busier: it waits.", "unsettled": OPEN}
 
 
-def _named(defect: str, gain: float, time_ns: float, reason: str) -> dict[str, Any]:
+def _named(defect: str, kernel: str, gain: float, time_ns: float, reason: str) -> dict[str, Any]:
     return {
         "rank": 1, "defect": defect, "sure_frac": SURE, "gain_bound_frac": round(gain, 4),
-        "time_to_win_ns": round(gain * time_ns), "reason": reason,
+        "time_to_win_ns": round(gain * time_ns), "reason": reason, "do": cure(defect, kernel),
     }  # fmt: skip

@@ -391,11 +391,14 @@ def test_a_cause_ends_with_the_commands_that_capture_its_launch_and_open_it() ->
     row = pd.Series(
         {
             "kernel": "slow", "range": "step/a", "defect": "uncoalesced_loads", "reason": "Its lanes are far apart.",
-            "evidence": pd.NA, "sure_frac": 0.9, "gain_bound_frac": 0.5, "time_to_win_ns": 2_000,
+            "do": "Move them.", "doubt": "Wrong if: it moves them. Move them.", "evidence": "x = 1",
+            "sure_frac": 0.9, "gain_bound_frac": 0.5, "time_to_win_ns": 2_000,
             "recapture": "ncu --set full --kernel-id '::regex:^slow$:2' ./app",
         }
     )  # fmt: skip
-    said = told(findings._cause(row))
+    found = findings._cause(row)
+    assert found.sentence == "Its lanes are far apart. Wrong if: it moves them. Move them. It rests on x = 1."
+    said = told(found)
     assert said.endswith(
         "Look closer: `ncu --set full --kernel-id '::regex:^slow$:2' ./app`, then `ncu-ui kernel.ncu-rep`."
     )

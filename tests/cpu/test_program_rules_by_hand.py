@@ -12,7 +12,7 @@ import pytest
 from analysis.capture.model import Capture
 from analysis.diagnosis import copies, findings, host, program, ran, rank_costs
 from analysis.diagnosis.claims import Claim, cell
-from analysis.diagnosis.each import build_diagnosis, tables_of_kernels
+from analysis.diagnosis.each import reasons_of_kernels, tables_of_kernels
 from analysis.diagnosis.spans import show_findings
 from analysis.diagnosis.step_tables import answer_steps
 from analysis.diagnosis.steps import build_gaps
@@ -290,7 +290,7 @@ def test_ranges_with_most_time_of_their_own() -> None:
 
 def verdict(**cells: Any) -> dict[str, Any]:
     usual = _(kernel="k", range="r", rank=1, defect="no_tile", time_to_win_ns=10, sure_frac=0.8, gain_bound_frac=0.5, evidence=pd.NA,
-              reason="It reads again.", recapture=pd.NA)  # fmt: skip
+              reason="It reads again.", do="Read once.", doubt="", recapture=pd.NA)  # fmt: skip
     return usual | cells
 
 
@@ -381,7 +381,7 @@ def sums(monkeypatch: pytest.MonkeyPatch, *, won: int = 0, hot: tuple[float, ...
         findings, "cpu_ranges", lambda *tables, recorded: [claim("cpu_times", weight, range="a") for weight in cpu]
     )
     facts = facts_of(
-        Capture(clock="torch"), {tables_of_kernels: {}, build_diagnosis: diagnosis}, gpu_ops=OPS.head(0), ranges=ranges(), folded={}, copies=None,
+        Capture(clock="torch"), {tables_of_kernels: {}, reasons_of_kernels: diagnosis}, gpu_ops=OPS.head(0), ranges=ranges(), folded={}, copies=None,
         cpu_times=None, host=None, sm_count=7,
     )  # fmt: skip
     return findings._of_sums(facts), asked

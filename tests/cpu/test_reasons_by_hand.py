@@ -559,9 +559,9 @@ def test_what_a_verdict_says_of_a_launch() -> None:
         "waves = 1.23457",
     )
     assert (first["metrics"], other["metrics"], other["time_to_win_ns"]) == ("default metrics", "full sections", 200)
-    assert "Wrong if: it is not" in other["reason"]
-    assert "could save at most 20% of its time" in other["reason"]
-    assert "Wrong if" not in first["reason"]
+    assert "Wrong if: it is not" in other["doubt"]
+    assert "could save at most 20% of its time" in other["doubt"]
+    assert "Wrong if" not in first["doubt"]
     assert "unsettled" in first
     assert "unsettled" not in other
     assert none["reason"] == "We do not know what keeps it from its limit: too few counters."
@@ -599,7 +599,8 @@ def test_what_a_table_says_is_a_row() -> None:
     tables = tables_of(_(kernel="a") | SMALL, _(nsys_time_ns=20_000.0) | SMALL, counters=[{}])
     rows = list(each._said(tables, None, {("l", "grid_too_small")}))
     assert [(row["kernel"], row["tier"]) for row in rows] == [("k", "counters"), ("a", "timing"), ("a", "timing")]
-    assert rows[0]["reason"] == "Its grid of 1 block gives work to at most 1 SM. Split the work over more blocks."
+    assert rows[0]["reason"] == "Its grid of 1 block gives work to at most 1 SM."
+    assert rows[0]["do"] == "Split the work over more blocks."
     assert rows[0]["evidence"].startswith("kernels.grid")
     rows = list(each._said(tables, None, {("k", "grid_too_small")}))  # which a verdict says
     assert [(row["kernel"], row["reason"][:9]) for row in rows] == [("a", "Its grid "), ("a", "Its launc")]
@@ -662,7 +663,7 @@ def test_the_busiest_unit_bounds_the_longest_rows() -> None:
     (_(dram=0.59), 0.49, "grid_too_small", 0.41, "DRAM is busy in 59% of its time, and 49% of the SMs have a warp."),
 ])  # fmt: skip
 def test_the_verdict_of_samples(known: dict[str, float], sm: float, defect: str | None, gain: float, said: str) -> None:
-    found = sampled_reasons._verdict(known, sm, 1000.0)
+    found = sampled_reasons._verdict("k", known, sm, 1000.0)
     assert found.get("defect") == defect
     assert said in found["reason"]
     if defect:
