@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
@@ -176,16 +177,19 @@ def _room(graph: Graph, queues: dict[int, int], epoch: IntArray, before: Floats)
 
 def simulate(graph: Graph, passes: int = MOST_PASSES) -> Run:
     """Return the last pass of a simulation whose time of a step has settled."""
-    for known, most, run in _RECENT:
-        if (most == passes or (len(run.passes) <= passes and _settled(run.passes))) and _equal(known, graph):
+    for most, known in _RECENT:
+        run = known()
+        if run is None or not (most == passes or (len(run.passes) <= passes and _settled(run.passes))):
+            continue
+        if _equal(run.graph, graph):
             return run
     run = _simulated(graph, passes)
-    _RECENT.append((graph, passes, run))
+    _RECENT.append((passes, ref(run)))
     return run
 
 
-# The last graphs with their runs: many a change does the same to a step at both ends of its `share`.
-_RECENT: deque[tuple[Graph, int, Run]] = deque(maxlen=4)
+# The last runs that somebody still holds: many a change does the same to a step at both ends of its `share`.
+_RECENT: deque[tuple[int, ref[Run]]] = deque(maxlen=4)
 
 
 def _equal(graph: Graph, other: Graph) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -67,6 +68,14 @@ def test_passes_end_when_two_differ_by_no_more_than_two_thousandths(one: Graph, 
     assert passes(one) == took
     assert passes(one, 1) == took[:2]  # at least two
     assert passes(one, 3) == took[:3]
+
+
+def test_no_graph_is_simulated_twice_or_kept_when_nobody_needs_it() -> None:
+    run = simulate.simulate(launches(100, 103))
+    assert simulate.simulate(launches(100, 103)) is run
+    kept = ref(run.graph)
+    del run
+    assert kept() is None
 
 
 def test_without_calls_a_pass_ends_with_the_window() -> None:
