@@ -53,7 +53,7 @@ def step_line(step: Step, start_up: StartUp | None) -> str:
     line = f"{name} {duration(wall.p50)} ({steps}{spread}{seen})"
     if start_up is not None and start_up.ns > 0:
         parts = ", ".join(f"{_STARTS[one.part]} {duration(one.ns)}" for one in start_up.parts[:3])
-        line += f" after {duration(start_up.ns)} of start-up" + (f" ({parts})" if parts else "")
+        line += f". Start-up took {duration(start_up.ns)}" + (f" ({parts})" if parts else "")
     return line
 
 

@@ -37,7 +37,7 @@ def check_counters(
     running program say of a step, "" without samples.
     """
     if not has_ncu and (all_measured.empty or all_measured["duration_ns"].isna().all()):
-        said = f"Counters were sampled in the running program: a step uses {used}." if used else _NO_COUNTERS
+        said = f"Counters were sampled in the running program. A step uses {used}." if used else _NO_COUNTERS
         return {"status": "untested", "sentence": said, "checks": []}
     checks: list[Check] = []
     without_value: list[str] = []

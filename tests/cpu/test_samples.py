@@ -362,7 +362,7 @@ def test_the_first_lines_say_how_busy_the_units_are_in_a_step(facts: Facts) -> N
     """DRAM moves 0.5 × 260 + 0.2 × 190 of about 451 µs: 37 % of the peak."""
     report = analyse(facts.raw).report
     assert sampled.use_of_step(facts) == {"DRAM": pytest.approx(0.373, abs=0.004)}
-    assert report.trust.sentence == "Counters were sampled in the running program: a step uses DRAM at 37% of the " + (
+    assert report.trust.sentence == "Counters were sampled in the running program. A step uses DRAM at 37% of the " + (
         "peak, mean of 2 GPUs."
     )
     assert report.coverage.sentence.endswith("times and samples.")
