@@ -138,8 +138,8 @@ class Op:
     A shape is a tuple in the order of `axes`; a dtype is a name ("fp32", "float32", "torch.float32", …). Inputs come in
     the order of `tensors`, then the numbers. Several outputs are a tuple.
 
-    folder              folder below kernels/
-    torch_op            name in torch.ops.kernel_ledger; every call ends with the variant's name
+    folder              folder below kernels/, that of its name unless given
+    torch_op            name in torch.ops.kernel_ledger, its own unless given; every call ends with the variant's name
     bench_shape         shape of captures and ladders, far beyond the L2 cache
     check_shapes        small shapes that reach every code path
     hostile(*inputs)    the inputs with infinities, NaN and extreme magnitudes
@@ -156,12 +156,12 @@ class Op:
     """
 
     name: str
-    folder: str
-    torch_op: str
+    folder: str = ""
+    torch_op: str = ""
     summary: str
     axes: tuple[str, ...]
     tensors: tuple[Tensor, ...]
-    dtypes: tuple[str, ...]
+    dtypes: tuple[str, ...] = DTYPES
     shapes: Mapping[str, Shape]
     bench_shape: Shape
     check_shapes: tuple[Shape, ...]
@@ -175,7 +175,7 @@ class Op:
     flops: Callable[[Shape], int]
     flops_why: str
     variants: Mapping[str, Variant]
-    baseline: str
+    baseline: str = "torch"
     chain: tuple[str, ...]
     best: str
     best_by_dtype: Mapping[str, str] = field(default_factory=dict)
@@ -183,6 +183,11 @@ class Op:
     extras: tuple[Launcher, ...] = ()
     compute_bound: bool = False
     reads_only: bool = False
+
+    def __post_init__(self) -> None:
+        for field_ in ("folder", "torch_op"):
+            if not getattr(self, field_):
+                object.__setattr__(self, field_, self.name)
 
     def best_for(self, dtype: Any) -> str:
         """Return the name of the best variant that supports `dtype`."""

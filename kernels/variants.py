@@ -78,6 +78,27 @@ def compiled(chain: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     return run
 
 
+def sdpa(backend: str, *inputs: Any, **options: Any) -> Any:
+    """PyTorch's scaled_dot_product_attention, restricted to one backend."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    from torch.nn.functional import scaled_dot_product_attention
+
+    with sdpa_kernel(getattr(SDPBackend, backend)):
+        return scaled_dot_product_attention(*inputs, **options)
+
+
+@functools.cache
+def compiled_flex(tuned: bool = False) -> Callable[..., Any]:
+    """Return PyTorch's compiled flex_attention; if `tuned`, the compiler searches for the options of its kernel."""
+    import torch._dynamo
+    from torch.nn.attention.flex_attention import flex_attention
+
+    # one graph for each shape, dtype and list of blocks: by default the ninth is an error. The limit is process-wide
+    torch._dynamo.config.recompile_limit = max(64, torch._dynamo.config.recompile_limit)
+    options = {"max_autotune": True} if tuned else None
+    return torch.compile(flex_attention, dynamic=False, fullgraph=True, options=options)
+
+
 # A constructor for each kind of variant, which derives from the name everything that follows from it.
 
 

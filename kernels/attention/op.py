@@ -10,6 +10,7 @@ NaN or an infinity. PyTorch's chain and its SDPA guarantee this for k only: they
 import functools
 import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from kernels.gpu import modelled
@@ -29,7 +30,15 @@ from kernels.registry import (
     takes_all,
 )
 from kernels.spread import DEVIATIONS, Spread, sum_errors, weighted_sum_spread
-from kernels.variants import compile_variant, cuda_variant, from_extension, random_normal, torch_variant
+from kernels.variants import (
+    compile_variant,
+    compiled_flex,
+    cuda_variant,
+    from_extension,
+    random_normal,
+    sdpa,
+    torch_variant,
+)
 
 HEAD_SIZE = 64
 SCALE = HEAD_SIZE**-0.5
@@ -323,12 +332,8 @@ def _sdpa(backend: str) -> Callable[..., Any]:
     """PyTorch's scaled_dot_product_attention with one backend; with a window it takes a mask."""
 
     def run(q: Any, k: Any, v: Any, window: int = 0) -> Any:
-        from torch.nn import functional
-        from torch.nn.attention import SDPBackend, sdpa_kernel
-
         mask = _kept_bias(q.shape[2], window, q.device, q.dtype) if window else None
-        with sdpa_kernel(getattr(SDPBackend, backend)):
-            return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=not window, scale=SCALE)
+        return sdpa(backend, q, k, v, attn_mask=mask, is_causal=not window, scale=SCALE)
 
     return run
 
@@ -343,17 +348,6 @@ def _block_mask(tokens: int, window: int, device: Any, block: int) -> Any:
     return create_block_mask(seen, None, None, tokens, tokens, device=device, BLOCK_SIZE=block)
 
 
-@functools.cache
-def _compiled_flex(tuned: bool = False) -> Callable[..., Any]:
-    import torch._dynamo
-    from torch.nn.attention.flex_attention import flex_attention
-
-    # one graph for each shape, dtype and list of blocks: by default the ninth is an error. The limit is process-wide
-    torch._dynamo.config.recompile_limit = max(64, torch._dynamo.config.recompile_limit)
-    options = {"max_autotune": True} if tuned else None
-    return torch.compile(flex_attention, dynamic=False, fullgraph=True, options=options)
-
-
 def _flex(block: int, options: Mapping[str, Any] | None = None, tuned: bool = False) -> Callable[..., Any]:
     """PyTorch's compiled flex_attention, which skips the blocks that no query sees, with a cached list of blocks.
 
@@ -362,7 +356,7 @@ def _flex(block: int, options: Mapping[str, Any] | None = None, tuned: bool = Fa
 
     def run(q: Any, k: Any, v: Any, window: int = 0) -> Any:
         mask = _block_mask(q.shape[2], window or q.shape[2], q.device, block)
-        return _compiled_flex(tuned)(q, k, v, block_mask=mask, scale=SCALE, kernel_options=options)
+        return compiled_flex(tuned)(q, k, v, block_mask=mask, scale=SCALE, kernel_options=options)
 
     return run
 
@@ -635,12 +629,9 @@ def _tensors() -> tuple[Tensor, ...]:
 ATTENTION = register(
     Op(
         name="attention",
-        folder="attention",
-        torch_op="attention",
         summary="causal attention, heads of 64",
         axes=("B", "nh", "T", "hs"),
         tensors=_tensors(),
-        dtypes=("float32", "bfloat16"),
         shapes={
             "b1_t512": (1, 12, 512, HEAD_SIZE),
             "b1_t1024": (1, 12, 1024, HEAD_SIZE),
@@ -678,7 +669,6 @@ ATTENTION = register(
         flops=flops,
         flops_why=FLOPS_WHY,
         variants={variant.name: variant for variant in VARIANTS},
-        baseline="torch",
         chain=("matmul", "mul", "masked_fill", "softmax", "matmul"),
         best="v07_split_keys",
         best_by_dtype={"bfloat16": "v06_small"},
@@ -688,14 +678,12 @@ ATTENTION = register(
 )
 
 ATTENTION_WINDOWED = register(
-    Op(
+    replace(
+        ATTENTION,
         name="attention_windowed",
-        folder="attention",
         torch_op="attention_windowed",
         summary="causal attention over the last W keys, heads of 64",
         axes=("B", "nh", "T", "hs", "W"),
-        tensors=_tensors(),
-        dtypes=("float32", "bfloat16"),
         shapes={
             "b8_t1024_w256": (8, 12, 1024, HEAD_SIZE, 256),
             "b4_t4096_w256": (4, 12, 4096, HEAD_SIZE, 256),
@@ -719,21 +707,12 @@ ATTENTION_WINDOWED = register(
             (1, 2, 1030, HEAD_SIZE, 4096),
             (1, 2, 2051, HEAD_SIZE, 700),
         ),
-        make_inputs=make_inputs,
-        hostile=hostile,
         reference=windowed_reference,
         allowed_error=windowed_allowed_error,
         error_spread=windowed_error_spread,
-        tolerance_why=TOLERANCE_WHY,
-        minimum_bytes=minimum_bytes,
-        unfused_bytes=unfused_bytes,
-        flops=flops,
-        flops_why=FLOPS_WHY,
         variants={variant.name: variant for variant in WINDOWED_VARIANTS},
-        baseline="torch",
-        chain=("matmul", "mul", "masked_fill", "softmax", "matmul"),
         best="v03_tiled",
         best_by_dtype={"bfloat16": "v05_wgmma"},
-        compute_bound=True,
+        extras=(),
     )
 )

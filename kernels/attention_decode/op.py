@@ -6,7 +6,6 @@ A head whose scores hold a NaN or +inf, or are all -inf, is NaN in every column,
 strided in batch, head and token, so that a kernel reads the filled part of a longer cache in place.
 """
 
-import functools
 import math
 from typing import Any
 
@@ -26,8 +25,10 @@ from kernels.registry import (
 )
 from kernels.variants import (
     compile_variant,
+    compiled_flex,
     cuda_variant,
     random_normal,
+    sdpa,
     torch_variant,
     triton_variant,
 )
@@ -164,29 +165,12 @@ def decode_chain(q: Any, k: Any, v: Any, scale: float) -> Any:
 def _sdpa(backend: str) -> Any:
     """PyTorch's scaled_dot_product_attention, restricted to one backend."""
 
-    def run(q: Any, k: Any, v: Any, scale: float) -> Any:
-        from torch.nn.attention import SDPBackend, sdpa_kernel
-        from torch.nn.functional import scaled_dot_product_attention
-
-        with sdpa_kernel(getattr(SDPBackend, backend)):
-            return scaled_dot_product_attention(q, k, v, scale=scale)
-
-    return run
-
-
-@functools.cache
-def _compiled_flex() -> Any:
-    import torch._dynamo
-    from torch.nn.attention.flex_attention import flex_attention
-
-    # one graph for each shape and dtype: by default the ninth is an error. The limit is that of the whole process
-    torch._dynamo.config.recompile_limit = max(64, torch._dynamo.config.recompile_limit)
-    return torch.compile(flex_attention, dynamic=False, fullgraph=True)
+    return lambda q, k, v, scale: sdpa(backend, q, k, v, scale=scale)
 
 
 def flex_decode(q: Any, k: Any, v: Any, scale: float) -> Any:
     """PyTorch's compiled flex_attention, which splits the keys of few queries."""
-    return _compiled_flex()(q, k, v, scale=scale)
+    return compiled_flex()(q, k, v, scale=scale)
 
 
 def splits(shape: Shape) -> int:
@@ -312,8 +296,6 @@ VARIANTS = (
 ATTENTION_DECODE = register(
     Op(
         name="attention_decode",
-        folder="attention_decode",
-        torch_op="attention_decode",
         summary="one query of each head against the keys and values of a cache",
         axes=("B", "nh", "Tk", "hs"),
         tensors=(
@@ -322,7 +304,6 @@ ATTENTION_DECODE = register(
             Tensor("v", ("B", "nh", "Tk", "hs"), "in"),
             Tensor("out", ("B", "nh", "1", "hs"), "out"),
         ),
-        dtypes=("float32", "bfloat16"),
         shapes={
             f"b{batch}_t{keys}": (batch, HEADS, keys, HEAD_SIZE)
             for batch, keys in (
@@ -359,7 +340,6 @@ ATTENTION_DECODE = register(
         flops=flops,
         flops_why=FLOPS_WHY,
         variants={variant.name: variant for variant in VARIANTS},
-        baseline="torch",
         chain=("matmul", "mul", "softmax", "matmul"),
         best="v04_cluster",
         reads_only=True,

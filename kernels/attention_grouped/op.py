@@ -31,7 +31,7 @@ from kernels.registry import (
     register,
 )
 from kernels.spread import DEVIATIONS, Spread, weighted_sum_spread
-from kernels.variants import compile_variant, cuda_variant, random_normal, torch_variant, triton_variant
+from kernels.variants import compile_variant, cuda_variant, random_normal, sdpa, torch_variant, triton_variant
 
 HEAD_SIZES = (64, 128)
 NO_WINDOW = 2**30
@@ -277,14 +277,10 @@ def _sdpa(backend: str) -> Callable[..., Any]:
     """PyTorch's scaled_dot_product_attention, restricted to one backend. It takes no spans, so all keys count."""
 
     def run(q: Any, k: Any, v: Any, spans: Any, scale: float) -> Any:
-        from torch.nn.attention import SDPBackend, sdpa_kernel
-        from torch.nn.functional import scaled_dot_product_attention
-
         grouped = q.shape[1] != k.shape[1]
         if grouped and backend == "EFFICIENT_ATTENTION":
             k, v, grouped = _shared(k, q.shape[1]), _shared(v, q.shape[1]), False
-        with sdpa_kernel(getattr(SDPBackend, backend)):
-            out = scaled_dot_product_attention(q, k, v, scale=scale, is_causal=q.shape[2] > 1, enable_gqa=grouped)
+        out = sdpa(backend, q, k, v, scale=scale, is_causal=q.shape[2] > 1, enable_gqa=grouped)
         return out.transpose(1, 2).contiguous()
 
     return run
@@ -478,7 +474,6 @@ def _tensors(queries: str) -> tuple[Tensor, ...]:
 
 _SAME = {
     "folder": "attention_grouped",
-    "dtypes": ("float32", "bfloat16"),
     "make_inputs": make_inputs,
     "hostile": hostile,
     "reference": reference,
@@ -489,14 +484,12 @@ _SAME = {
     "unfused_bytes": unfused_bytes,
     "flops": flops,
     "flops_why": FLOPS_WHY,
-    "baseline": "torch",
     "chain": ("repeat_interleave", "matmul", "mul", "masked_fill", "softmax", "matmul"),
 }
 
 ATTENTION_GROUPED = register(
     Op(
         name="attention_grouped",
-        torch_op="attention_grouped",
         summary="causal attention of shared key heads of 64 or 128, over a cache, padded on the left, with a window",
         axes=("B", "nh", "nkv", "Tq", "Tk", "hs"),
         tensors=_tensors("Tq"),
@@ -531,7 +524,6 @@ ATTENTION_GROUPED = register(
 ATTENTION_DECODE_GROUPED = register(
     Op(
         name="attention_decode_grouped",
-        torch_op="attention_decode_grouped",
         summary="one query of each head against a cache of shared key heads of 64 or 128",
         axes=("B", "nh", "nkv", "Tk", "hs"),
         tensors=_tensors("1"),

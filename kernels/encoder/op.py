@@ -148,8 +148,6 @@ VARIANTS = (
 ENCODER = register(
     Op(
         name="encoder",
-        folder="encoder",
-        torch_op="encoder",
         summary="token plus position embedding",
         axes=("B", "T", "C"),
         tensors=(
@@ -158,7 +156,6 @@ ENCODER = register(
             Tensor("positions", ("T", "C"), "in"),
             Tensor("out", ("B", "T", "C"), "out"),
         ),
-        dtypes=("float32", "bfloat16"),
         shapes={
             "b8_t1024": (8, 1024, WIDTH),
             "b8_t4096": (8, 4096, WIDTH),
@@ -189,7 +186,6 @@ ENCODER = register(
         flops=flops,
         flops_why="one addition an element",
         variants={variant.name: variant for variant in VARIANTS},
-        baseline="torch",
         chain=("embedding", "add"),
         best="v05_prepared",
     )

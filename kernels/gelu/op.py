@@ -7,6 +7,7 @@ The two forms are equal; the second keeps its relative error where tanh is near 
 """
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from kernels.registry import (
@@ -243,12 +244,9 @@ CHECK_SHAPES = ((1, 1), (3, 5), (7, 131), (5, 1022), (1, 3072), (33, 768), (129,
 GELU = register(
     Op(
         name="gelu",
-        folder="gelu",
-        torch_op="gelu",
         summary="GELU, tanh form",
         axes=("N", "C"),
         tensors=(Tensor("x", ("N", "C"), "in"), Tensor("y", ("N", "C"), "out")),
-        dtypes=("float32", "bfloat16"),
         shapes=SHAPES,
         bench_shape=SHAPES["large"],
         check_shapes=CHECK_SHAPES,
@@ -269,35 +267,25 @@ GELU = register(
 )
 
 BIAS_GELU = register(
-    Op(
+    replace(
+        GELU,
         name="bias_gelu",
-        folder="gelu",
         torch_op="bias_gelu",
         summary="bias + GELU, tanh form",
-        axes=("N", "C"),
         tensors=(
             Tensor("x", ("N", "C"), "in"),
             Tensor("bias", ("C",), "in"),
             Tensor("y", ("N", "C"), "out"),
         ),
-        dtypes=("float32", "bfloat16"),
-        shapes=SHAPES,
-        bench_shape=SHAPES["large"],
-        check_shapes=CHECK_SHAPES,
         make_inputs=bias_make_inputs,
-        hostile=hostile,
         reference=bias_reference,
-        allowed_error=allowed_error,
-        tolerance_why=TOLERANCE_WHY,
         minimum_bytes=two_passes_and_bias,
         unfused_bytes=bias_torch_bytes,
         flops=bias_flops,
-        flops_why=FLOPS_WHY,
         variants=_variants(
             "bias_gelu", two_passes_and_bias, bias_gelu_chain, bias_manual_chain, bias_torch_bytes, bias_manual_bytes
         ),
         baseline="torch",
         chain=("add", "gelu"),
-        best="v02_vector",
     )
 )

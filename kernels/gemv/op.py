@@ -235,8 +235,6 @@ VARIANTS = (
 GEMV = register(
     Op(
         name="gemv",
-        folder="gemv",
-        torch_op="gemv",
         summary="matrix times vector plus bias, the linear layer of one token",
         axes=("N", "K"),
         tensors=(
@@ -245,7 +243,6 @@ GEMV = register(
             Tensor("bias", ("N",), "in"),
             Tensor("out", ("N",), "out"),
         ),
-        dtypes=("float32", "bfloat16"),
         shapes={
             "qkv": (3 * WIDTH, WIDTH),
             "proj": (WIDTH, WIDTH),
@@ -279,7 +276,6 @@ GEMV = register(
         flops=flops,
         flops_why=FLOPS_WHY,
         variants={variant.name: variant for variant in VARIANTS},
-        baseline="torch",
         chain=("linear",),
         best="v05_straight",
         reads_only=True,

@@ -165,8 +165,6 @@ VARIANTS = (
 LAYERNORM = register(
     Op(
         name="layernorm",
-        folder="layernorm",
-        torch_op="layernorm",
         summary="layer normalisation of rows, with weight and bias",
         axes=("N", "C"),
         tensors=(
@@ -175,7 +173,6 @@ LAYERNORM = register(
             Tensor("bias", ("C",), "in"),
             Tensor("y", ("N", "C"), "out"),
         ),
-        dtypes=("float32", "bfloat16"),
         shapes={
             "b8_t1024": (8192, WIDTH),
             "b8_t4096": (32768, WIDTH),
@@ -195,7 +192,6 @@ LAYERNORM = register(
         flops=flops,
         flops_why=FLOPS_WHY,
         variants={variant.name: variant for variant in VARIANTS},
-        baseline="torch",
         chain=("layer_norm",),
         best="v08_one_exchange",
     )

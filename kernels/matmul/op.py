@@ -536,8 +536,6 @@ VARIANTS = (
 MATMUL = register(
     Op(
         name="matmul",
-        folder="matmul",
-        torch_op="matmul",
         summary="matrix product with bias, the linear layer",
         axes=("M", "N", "K"),
         tensors=(
@@ -546,7 +544,6 @@ MATMUL = register(
             Tensor("bias", ("N",), "in"),
             Tensor("out", ("M", "N"), "out"),
         ),
-        dtypes=("float32", "bfloat16"),
         shapes={
             "qkv": (TOKENS, 3 * WIDTH, WIDTH),
             "proj": (TOKENS, WIDTH, WIDTH),
@@ -612,7 +609,6 @@ MATMUL = register(
         flops=flops,
         flops_why=FLOPS_WHY,
         variants={variant.name: variant for variant in VARIANTS},
-        baseline="torch",
         chain=("addmm",),
         best="v19_one_wave",
         best_by_dtype={"bfloat16": "v21_transposed"},

@@ -6,6 +6,7 @@ The ops move elements without changing them, so every variant must give exactly 
 """
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from kernels.registry import (
@@ -219,7 +220,6 @@ SPLIT_PERMUTE = register(
     Op(
         name="split_permute",
         folder="permute",
-        torch_op="split_permute",
         summary="qkv (B, T, 3 C) to q, k, v (B, nh, T, hs)",
         axes=AXES,
         tensors=(
@@ -228,7 +228,6 @@ SPLIT_PERMUTE = register(
             Tensor("k", ("B", "nh", "T", "hs"), "out"),
             Tensor("v", ("B", "nh", "T", "hs"), "out"),
         ),
-        dtypes=("float32", "bfloat16"),
         shapes={
             "b8_t1024": (8, 1024, HEADS, HEAD_SIZE),
             "b8_t4096": (8, 4096, HEADS, HEAD_SIZE),
@@ -248,7 +247,6 @@ SPLIT_PERMUTE = register(
         flops=flops,
         flops_why="nothing is computed",
         variants=_variants("split", split_bytes, split_chain, "split_permute", "three launches"),
-        baseline="torch",
         chain=("chunk", "transpose", "clone", "clone", "clone"),
         best="v04_by_size",
         extras=(INTO_CACHE,),
@@ -256,14 +254,12 @@ SPLIT_PERMUTE = register(
 )
 
 MERGE_HEADS = register(
-    Op(
+    replace(
+        SPLIT_PERMUTE,
         name="merge_heads",
-        folder="permute",
         torch_op="merge_heads",
         summary="(B, nh, T, hs) to (B, T, C)",
-        axes=AXES,
         tensors=(Tensor("by_heads", ("B", "nh", "T", "hs"), "in"), Tensor("merged", ("B", "T", "C"), "out")),
-        dtypes=("float32", "bfloat16"),
         shapes={
             "b8_t1024": (8, 1024, HEADS, HEAD_SIZE),
             "b8_t4096": (8, 4096, HEADS, HEAD_SIZE),
@@ -272,19 +268,12 @@ MERGE_HEADS = register(
             "large": (256, 1024, HEADS, HEAD_SIZE),
         },
         bench_shape=(256, 1024, HEADS, HEAD_SIZE),
-        check_shapes=CHECK_SHAPES,
         make_inputs=merge_make_inputs,
-        hostile=hostile,
         reference=merge_reference,
-        allowed_error=allowed_error,
-        tolerance_why=TOLERANCE_WHY,
         minimum_bytes=merge_bytes,
         unfused_bytes=merge_bytes,
-        flops=flops,
-        flops_why="nothing is computed",
         variants=_variants("merge", merge_bytes, merge_chain, "merge_heads", "one launch"),
-        baseline="torch",
         chain=("transpose", "clone"),
-        best="v04_by_size",
+        extras=(),
     )
 )

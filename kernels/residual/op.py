@@ -107,12 +107,9 @@ VARIANTS = (
 RESIDUAL = register(
     Op(
         name="residual",
-        folder="residual",
-        torch_op="residual",
         summary="residual addition",
         axes=("N", "C"),
         tensors=(Tensor("x", ("N", "C"), "in"), Tensor("y", ("N", "C"), "in"), Tensor("sum", ("N", "C"), "out")),
-        dtypes=("float32", "bfloat16"),
         shapes={
             "b8_t1024": (8192, WIDTH),
             "b8_t4096": (32768, WIDTH),
@@ -133,7 +130,6 @@ RESIDUAL = register(
         flops=flops,
         flops_why="one addition an element",
         variants={variant.name: variant for variant in VARIANTS},
-        baseline="torch",
         chain=("add",),
         best="v02_vector",
     )

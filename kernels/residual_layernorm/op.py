@@ -151,8 +151,6 @@ VARIANTS = (
 RESIDUAL_LAYERNORM = register(
     Op(
         name="residual_layernorm",
-        folder="residual_layernorm",
-        torch_op="residual_layernorm",
         summary="residual addition + layer normalisation, both kept",
         axes=("N", "C"),
         tensors=(
@@ -163,7 +161,6 @@ RESIDUAL_LAYERNORM = register(
             Tensor("residual", ("N", "C"), "out"),
             Tensor("out", ("N", "C"), "out"),
         ),
-        dtypes=("float32", "bfloat16"),
         shapes={
             "b8_t1024": (8192, WIDTH),
             "b8_t4096": (32768, WIDTH),
@@ -185,7 +182,6 @@ RESIDUAL_LAYERNORM = register(
         flops=flops,
         flops_why=FLOPS_WHY,
         variants={variant.name: variant for variant in VARIANTS},
-        baseline="torch",
         chain=("add", "layer_norm"),
         best="v04_one_exchange",
     )

@@ -116,8 +116,6 @@ VARIANTS = (
 SCAN = register(
     Op(
         name="scan",
-        folder="scan",
-        torch_op="scan",
         summary="inclusive prefix sum",
         axes=("N",),
         tensors=(Tensor("x", ("N",), "in"), Tensor("out", ("N",), "out")),
@@ -136,7 +134,6 @@ SCAN = register(
         flops=flops,
         flops_why="one addition an element",
         variants={variant.name: variant for variant in VARIANTS},
-        baseline="torch",
         chain=("cumsum",),
         best="v04_lookback",
     )

@@ -352,7 +352,6 @@ VARIANTS = (
 SOFTMAX = register(
     Op(
         name="softmax",
-        folder="softmax",
         torch_op="causal_softmax",
         summary="scale + causal mask + softmax over attention scores, causal offset Tk - Tq",
         axes=("B", "nh", "Tq", "Tk"),
@@ -360,7 +359,6 @@ SOFTMAX = register(
             Tensor("scores", ("B", "nh", "Tq", "Tk"), "in"),
             Tensor("probabilities", ("B", "nh", "Tq", "Tk"), "out"),
         ),
-        dtypes=("float32", "bfloat16"),
         shapes=SHAPES,
         bench_shape=BENCH_SHAPE,
         # unaligned rows, decode, Tq != Tk, rows too long for registers
@@ -390,7 +388,6 @@ SOFTMAX = register(
         flops=flops,
         flops_why=FLOPS_WHY,
         variants={variant.name: variant for variant in VARIANTS},
-        baseline="torch",
         chain=("mul", "masked_fill", "softmax"),
         best="v05_early",
         best_by_dtype={"float16": "v08_half"},
