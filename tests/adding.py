@@ -161,9 +161,9 @@ def table(root: Path) -> None:
             question="How many toy bytes does each kernel move?",
             title="Toys",
             columns=(
-                Column("kernel", "", "kernel name", "key"),
-                Column("toy_bytes", "byte", "bytes that came from DRAM, twice", "counters"),
-                Column("toy", "", "the toy of toys.json", "static"),
+                Column("kernel", "kernel name", "key"),
+                Column("toy_bytes", "bytes that came from DRAM, twice", "counters"),
+                Column("toy", "the toy of toys.json", "static"),
             ),
         )
         def build_toy(facts: Facts) -> pd.DataFrame | None:

@@ -220,20 +220,19 @@ def _judged(
 
 
 _COLUMNS = (
-    Column("kernel", "", "kernel name", "key"),
-    Column("range", "", "folded range; blank if the row is about all ranges of the kernel", "key"),
-    Column("rank", "1", "1 is the cause that explains most of the time; blank if no rule names a cause", "row"),
-    Column("defect", "", CAUSE, "row"),
-    Column("sure_frac", "0-1", SURE + here(" (kernels/specimens/README.md has the score)", ""), "row"),
-    Column("gain_bound_frac", "0-1", "largest share of the kernel's time that the cure can win", "row"),
-    Column("time_to_win_ns", "ns", "the same as time, over all its launches in the program", "row"),
-    Column("reason", "", "the cause and its cure, what a table says, or why there is no verdict", "row",
-           style="prose"),
-    Column("evidence", "", "numbers behind the reason: of the mean launch, in base units", "row", style="prose"),
-    Column("source_line", "", "hottest line, instruction and stall reason, where captured", "row", shown=False),
-    Column("recapture", "", "command that captures its longest launch with all sections of ncu", "row", shown=False),
-    Column("metrics", "", "metrics behind the verdict: default metrics or full sections", "row", shown=False),
-    Column("unsettled", "", "what these metrics cannot decide, and `recapture` can", "row", shown=False),
+    Column("kernel", "kernel name", "key"),
+    Column("range", "folded range; blank if the row is about all ranges of the kernel", "key"),
+    Column("rank", "1 is the cause that explains most of the time; blank if no rule names a cause", "row", "1"),
+    Column("defect", CAUSE, "row"),
+    Column("sure_frac", SURE + here(" (kernels/specimens/README.md has the score)", ""), "row"),
+    Column("gain_bound_frac", "largest share of the kernel's time that the cure can win", "row"),
+    Column("time_to_win_ns", "the same as time, over all its launches in the program", "row"),
+    Column("reason", "the cause and its cure, what a table says, or why there is no verdict", "row", style="prose"),
+    Column("evidence", "numbers behind the reason: of the mean launch, in base units", "row", style="prose"),
+    Column("source_line", "hottest line, instruction and stall reason, where captured", "row", shown=False),
+    Column("recapture", "command that captures its longest launch with all sections of ncu", "row", shown=False),
+    Column("metrics", "metrics behind the verdict: default metrics or full sections", "row", shown=False),
+    Column("unsettled", "what these metrics cannot decide, and `recapture` can", "row", shown=False),
 )  # fmt: skip
 
 

@@ -73,33 +73,26 @@ class _Step:
     question="Where does the GPU time go, from steps down to kernels, and what limits each of them?",
     optional=True,
     columns=(
-        Column("range", "", "folded range; blank for the whole capture", "key"),
-        Column("kernel", "", "kernel, or the copies of one direction; blank for a range", "key"),
-        Column("kind", "", "program, step, range, kernel or copy", "key"),
-        Column("time_ns", "ns", "GPU time of the kernels and copies inside", "timing"),
-        Column("share_frac", "0-1", "time_ns over that of the whole capture", "timing", style="bar"),
-        Column("idle_ns", "ns", "time of its steps in which the GPU waits", "timing"),
+        Column("range", "folded range; blank for the whole capture", "key"),
+        Column("kernel", "kernel, or the copies of one direction; blank for a range", "key"),
+        Column("kind", "program, step, range, kernel or copy", "key"),
+        Column("time_ns", "GPU time of the kernels and copies inside", "timing"),
+        Column("share_frac", "time_ns over that of the whole capture", "timing", style="bar"),
+        Column("idle_ns", "time of its steps in which the GPU waits", "timing"),
         Column(
-            "idle_from",
-            "",
-            "bare: steps timed without a profiler; attached: the timeline itself, which is slower",
-            "row",
+            "idle_from", "bare: steps timed without a profiler; attached: the timeline itself, which is slower", "row"
         ),
-        Column("launches", "1", "kernels and copies inside", "timing"),
-        Column("dram_bytes", "byte", "DRAM bytes; blank unless all of them are known", "counters"),
-        Column("minimum_bytes", "byte", "bytes that the range must move", "static"),
+        Column("launches", "kernels and copies inside", "timing", "1"),
+        Column("dram_bytes", "DRAM bytes; blank unless all of them are known", "counters"),
+        Column("minimum_bytes", "bytes that the range must move", "static"),
         Column(
             "roof_frac",
-            "0-1",
             "share of the nearest roof, of ranges the mean by time; blank unless every kernel inside has one",
             "counters",
         ),
-        Column(
-            "gain_ns", "ns", "of kernels: time that they take longer than they would at their nearest roof", "counters"
-        ),
+        Column("gain_ns", "of kernels: time that they take longer than they would at their nearest roof", "counters"),
         Column(
             "bound",
-            "",
             "launch, host, memory, compute, latency or unknown. A kernel at 60 % of a roof or more is bound by it, "
             "below that by launches if one takes less than 10 µs and its step waits for launches or for nothing known, "
             "else by latency. "

@@ -66,21 +66,19 @@ def find_costs(facts: Facts) -> list[Cost]:
     title="What each call costs again",
     optional=True,
     columns=(
-        Column("rank", "", "rank, or the GPU if ranks are unknown; blank for all GPUs of one process", "key"),
+        Column("rank", "rank, or the GPU if ranks are unknown; blank for all GPUs of one process", "key"),
         Column(
             "cause",
-            "",
             "allocation_in_loop: the program allocates or frees memory after the first GPU operation. pageable_copies. "
             "repeated_copies: equal bytes in the same range in three steps or more; such data could stay on the GPU",
             "key",
         ),
-        Column("range", "", "folded range with most of their time; blank for allocations", "key"),
-        Column("count", "1", "number of calls or copies", "timing"),
-        Column("bytes", "byte", "bytes copied; blank for allocations", "timing"),
-        Column("time_ns", "ns", "sum of their durations", "timing"),
+        Column("range", "folded range with most of their time; blank for allocations", "key"),
+        Column("count", "number of calls or copies", "timing", "1"),
+        Column("bytes", "bytes copied; blank for allocations", "timing"),
+        Column("time_ns", "sum of their durations", "timing"),
         Column(
             "win_ns",
-            "ns",
             "most that the cure can win. Allocations: the time in which the GPU idled. Pageable copies: the time above "
             "that of pinned copies. Repeated copies: all but the first. Only time without computing kernels counts",
             "timing",

@@ -24,23 +24,18 @@ if TYPE_CHECKING:
     title="Ranks step by step",
     optional=True,
     columns=(
-        Column("step", "1", "number of the step, from 1, with those of the start-up", "key"),
+        Column("step", "number of the step, from 1, with those of the start-up", "key", "1"),
         RANK,
-        Column("steady", "", "yes, or no for a step of the start-up and for one far from the median", "row"),
-        Column("collectives", "1", "collectives that the step launches", "timing"),
-        Column("late_ns", "ns", "sum, over the collectives that it starts last, of the time since the first start",
-               "timing"),
-        Column("waiting_ns", "ns", "time that its collectives wait for the last rank; blank if unknown", "timing"),
-        Column("exposed_ns", "ns", "communication beside which no kernel computes on its GPU", "timing"),
-        Column("exposed_transfer_ns", "ns", "exposed_ns without waiting; blank if unknown", "timing"),
-        Column("room_ns", "ns", "time in which its kernels compute and nothing communicates", "timing"),
-        Column(
-            "hideable_ns",
-            "ns",
+        Column("steady", "yes, or no for a step of the start-up and for one far from the median", "row"),
+        Column("collectives", "collectives that the step launches", "timing", "1"),
+        Column("late_ns", "sum, over the collectives that it starts last, of the time since the first start", "timing"),
+        Column("waiting_ns", "time that its collectives wait for the last rank; blank if unknown", "timing"),
+        Column("exposed_ns", "communication beside which no kernel computes on its GPU", "timing"),
+        Column("exposed_transfer_ns", "exposed_ns without waiting; blank if unknown", "timing"),
+        Column("room_ns", "time in which its kernels compute and nothing communicates", "timing"),
+        Column("hideable_ns",
             "the smaller of exposed_transfer_ns and room_ns: no other size of buckets, no other order and no prefetch "
-            "can hide more",
-            "timing",
-        ),
+            "can hide more", "timing"),
     ),
 )  # fmt: skip
 def build_rank_steps(facts: Facts) -> pd.DataFrame | None:

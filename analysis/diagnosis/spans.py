@@ -111,12 +111,12 @@ def _labels(places: pd.DataFrame) -> list[list[str]]:
     question="Where on the timeline does each finding show?",
     optional=True,
     columns=(
-        Column("finding", "1", "rank of the finding", "key"),
-        Column("title", "", "title of the finding", "row", style="prose"),
-        Column("start_ns", "ns", "start of the stretch to zoom to, on the clock of the capture", "timing"),
-        Column("end_ns", "ns", "end of that stretch", "timing"),
-        Column("busy_ns", "ns", "time in that stretch in which a GPU operation runs", "timing"),
-        Column("said", "", "sentence on where to look, with times as Nsight Systems shows them", "row", style="prose"),
+        Column("finding", "rank of the finding", "key", "1"),
+        Column("title", "title of the finding", "row", style="prose"),
+        Column("start_ns", "start of the stretch to zoom to, on the clock of the capture", "timing"),
+        Column("end_ns", "end of that stretch", "timing"),
+        Column("busy_ns", "time in that stretch in which a GPU operation runs", "timing"),
+        Column("said", "sentence on where to look, with times as Nsight Systems shows them", "row", style="prose"),
     ),
 )
 def build_spans(facts: Facts) -> pd.DataFrame | None:

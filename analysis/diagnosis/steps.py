@@ -32,13 +32,13 @@ LARGEST = 3  # parts of a step that are evidence
     question="Why does each step take its time?",
     optional=True,
     columns=(
-        Column("range", "", "the steady step; where nothing repeats, a step by its range, or the capture", "key"),
-        Column("rank", "1", "1 is the first finding on the step", "timing"),
-        Column("defect", "", CAUSE, "timing"),
-        Column("gain_bound_frac", "0-1", "the most that the change saves of the step", "timing"),
-        Column("time_to_win_ns", "ns", "the same as time, for each step of this name", "timing"),
-        Column("reason", "", "the cause and its cure", "timing", style="prose"),
-        Column("evidence", "", "the counts behind the reason", "timing", style="prose"),
+        Column("range", "the steady step; where nothing repeats, a step by its range, or the capture", "key"),
+        Column("rank", "1 is the first finding on the step", "timing", "1"),
+        Column("defect", CAUSE, "timing"),
+        Column("gain_bound_frac", "the most that the change saves of the step", "timing"),
+        Column("time_to_win_ns", "the same as time, for each step of this name", "timing"),
+        Column("reason", "the cause and its cure", "timing", style="prose"),
+        Column("evidence", "the counts behind the reason", "timing", style="prose"),
     ),
 )
 def build_step_diagnosis(facts: Facts) -> pd.DataFrame | None:
@@ -68,14 +68,13 @@ def _of_answer(answer: StepAnswer) -> list[dict[str, object]]:
 VERDICT = (
     Column(
         "verdict",
-        "",
         "the cause of the step's first finding, or what it waits for most"
         + here(" (analysis/diagnosis/kinds.toml)", "")
         + ". set-up: the step records a CUDA graph, compiles or loads kernels, and no step like it does not. "
         "Blank for a step that is not judged",
         "row",
     ),
-    Column("evidence", "", "the parts of the step by its replay, and what else is known of it", "row", style="prose"),
+    Column("evidence", "the parts of the step by its replay, and what else is known of it", "row", style="prose"),
 )
 
 

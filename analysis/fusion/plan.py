@@ -1019,50 +1019,34 @@ def evaluate(candidate: Candidate, work: Work, machine: Machine) -> dict[str, ob
     question="Which neighbouring kernels should be fused, and how much would that save?",
     title="What to fuse",
     columns=(
-        Column("pattern", "", "known name of the chain, else its operations", "key"),
-        Column("step", "", "range of the step (one token, one prefill) to which the numbers refer", "key"),
-        Column("range", "", "innermost ranges of the chain, folded", "key"),
+        Column("pattern", "known name of the chain, else its operations", "key"),
+        Column("step", "range of the step (one token, one prefill) to which the numbers refer", "key"),
+        Column("range", "innermost ranges of the chain, folded", "key"),
         Column(
-            "scope",
-            "",
-            "relation between these ranges; epilogue: a matrix product takes over the work",
-            "key",
-            shown=False,
+            "scope", "relation between these ranges; epilogue: a matrix product takes over the work", "key", shown=False
         ),
         Column(
-            "kernels",
-            "",
-            "kinds of kernels and copies in launch order; `matrix` is the product itself",
-            "key",
-            shown=False,
+            "kernels", "kinds of kernels and copies in launch order; `matrix` is the product itself", "key", shown=False
         ),
-        Column("occurrences", "1", "how often the chain occurs in a step, over all repeated layers", "static"),
-        Column("launches", "1", "kernels and copies today", "timing"),
-        Column(
-            "now_bytes", "byte", "bytes that they move today; now_from names the source", "counters", label="bytes now"
-        ),
+        Column("occurrences", "how often the chain occurs in a step, over all repeated layers", "static", "1"),
+        Column("launches", "kernels and copies today", "timing", "1"),
+        Column("now_bytes", "bytes that they move today; now_from names the source", "counters", label="bytes now"),
         Column(
             "now_from",
-            "",
             "DRAM (ncu): measured; L2 (ncu): measured between L2 and the SMs, if the chain is not much larger"
             " than L2; shapes: calculated from the shapes",
             "row",
         ),
-        Column(
-            "after_bytes", "byte", "bytes with inputs read once and results written once", "static", label="bytes after"
-        ),
-        Column("now_time_ns", "ns", "time today, by nsys in the running program", "timing", label="time now"),
+        Column("after_bytes", "bytes with inputs read once and results written once", "static", label="bytes after"),
+        Column("now_time_ns", "time today, by nsys in the running program", "timing", label="time now"),
         Column(
             "bound_time_ns",
-            "ns",
             "after_bytes at the measured roof, plus the time of the shortest kernel. A fused kernel is faster only if "
             "it leaves results in L2",
             "static",
         ),
-        Column("gain_ns", "ns", "now_time_ns - bound_time_ns, plus the idle time before each saved launch", "timing"),
-        Column(
-            "evidence", "", "the source of the numbers, or why a gain is missing", "row", shown=False, style="prose"
-        ),
+        Column("gain_ns", "now_time_ns - bound_time_ns, plus the idle time before each saved launch", "timing"),
+        Column("evidence", "the source of the numbers, or why a gain is missing", "row", shown=False, style="prose"),
     ),
 )
 def build_fusion(facts: Facts) -> pd.DataFrame | None:
@@ -1126,43 +1110,37 @@ _SIZE = ["op", "shape", "dtype"]
     question="Do fused kernels that were built reach what the plan predicted?",
     title="Fused kernels that were built, against the plan",
     columns=(
-        Column("op", "", "operation", "key"),
-        Column("variant", "", "variant with one kernel; the fastest comes first", "key"),
-        Column("range", "", "folded range where it ran; the numbers are the mean of its launches there", "key"),
-        Column("shape", "", "shape of the op", "key"),
-        Column("dtype", "", "data type of the op", "key"),
-        Column("pattern", "", "the unfused chain; the prediction uses only its capture", "key"),
-        Column("over_l2", "1", "predicted_bytes over the size of L2; rows from 4 on are judged", "static"),
-        Column("predicted_bytes", "byte", "fusion.csv's after_bytes of the chain", "static", label="bytes predicted"),
+        Column("op", "operation", "key"),
+        Column("variant", "variant with one kernel; the fastest comes first", "key"),
+        Column("range", "folded range where it ran; the numbers are the mean of its launches there", "key"),
+        Column("shape", "shape of the op", "key"),
+        Column("dtype", "data type of the op", "key"),
+        Column("pattern", "the unfused chain; the prediction uses only its capture", "key"),
+        Column("over_l2", "predicted_bytes over the size of L2; rows from 4 on are judged", "static", "1"),
+        Column("predicted_bytes", "fusion.csv's after_bytes of the chain", "static", label="bytes predicted"),
         Column(
-            "measured_bytes",
-            "byte",
-            "DRAM bytes of the fused kernel, read and written",
-            "counters",
-            label="bytes measured",
+            "measured_bytes", "DRAM bytes of the fused kernel, read and written", "counters", label="bytes measured"
         ),
-        Column("bytes_error_frac", "0-1", "measured_bytes / predicted_bytes - 1; goal 5 %", "counters"),
-        Column("now_time_ns", "ns", "time of the unfused chain", "timing", label="time now"),
-        Column("predicted_time_ns", "ns", "fusion.csv's bound_time_ns of the chain", "static", label="time predicted"),
-        Column("measured_time_ns", "ns", "time of the fused kernel, as nsys timed it", "timing", label="time measured"),
-        Column("time_error_frac", "0-1", "measured_time_ns / predicted_time_ns - 1; goal 15 %", "timing"),
+        Column("bytes_error_frac", "measured_bytes / predicted_bytes - 1; goal 5 %", "counters"),
+        Column("now_time_ns", "time of the unfused chain", "timing", label="time now"),
+        Column("predicted_time_ns", "fusion.csv's bound_time_ns of the chain", "static", label="time predicted"),
+        Column("measured_time_ns", "time of the fused kernel, as nsys timed it", "timing", label="time measured"),
+        Column("time_error_frac", "measured_time_ns / predicted_time_ns - 1; goal 15 %", "timing"),
         Column(
             "predicted_gain_ns",
-            "ns",
             "sum of gain_ns in fusion.csv over all such chains of a step; blank without a measured gain",
             "static",
             label="step gain predicted",
         ),
         Column(
             "measured_gain_ns",
-            "ns",
             "GPU time of the step with the chains minus that with the fused kernels, both without a profiler; blank if "
             "the steps differ in anything else",
             "timing",
             label="step gain measured",
         ),
-        Column("within", "", "whether both goals are met; blank if the working set is too small to judge", "row"),
-        Column("reason", "", "what causes the difference", "row", style="prose"),
+        Column("within", "whether both goals are met; blank if the working set is too small to judge", "row"),
+        Column("reason", "what causes the difference", "row", style="prose"),
     ),
 )
 def build_check(facts: Facts) -> pd.DataFrame | None:

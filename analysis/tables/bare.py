@@ -101,17 +101,17 @@ def _most_time(rows: pd.DataFrame) -> pd.DataFrame:
     glance=_most_time,
     optional=True,
     columns=(
-        Column("range", "", "range names from the outermost to the innermost, repeated layers as one", "key"),
-        Column("calls", "1", "instances in all processes and threads", "timing"),
-        Column("never_closed", "1", "instances still open when the program ended", "timing", shown=False),
+        Column("range", "range names from the outermost to the innermost, repeated layers as one", "key"),
+        Column("calls", "instances in all processes and threads", "timing", "1"),
+        Column("never_closed", "instances still open when the program ended", "timing", "1", shown=False),
         Column(
-            "first_calls", "1", "leading instances that took clearly longer than later ones, as in steps.csv", "timing"
+            "first_calls", "leading instances that took clearly longer than later ones, as in steps.csv", "timing", "1"
         ),
-        Column("first_ns", "ns", "duration of the first instance", "timing"),
-        Column("bare_p5_ns", "ns", "duration of the later instances, 5th percentile", "timing", shown=False),
-        Column("bare_p50_ns", "ns", "the same, median. It is host time: kernels of the range may run later", "timing"),
-        Column("bare_p95_ns", "ns", "the same, 95th percentile", "timing"),
-        Column("nsys_p50_ns", "ns", "duration of the range with nsys attached, median", "timing"),
+        Column("first_ns", "duration of the first instance", "timing"),
+        Column("bare_p5_ns", "duration of the later instances, 5th percentile", "timing", shown=False),
+        Column("bare_p50_ns", "the same, median. It is host time: kernels of the range may run later", "timing"),
+        Column("bare_p95_ns", "the same, 95th percentile", "timing"),
+        Column("nsys_p50_ns", "duration of the range with nsys attached, median", "timing"),
     ),
 )
 def build_bare_times(facts: Facts) -> pd.DataFrame | None:
@@ -342,25 +342,19 @@ def bare_gpu_ns(capture: Capture) -> dict[str, float]:
 
 
 STEPS = (
-    Column("step", "", "range of the step, repeated ones as one", "key"),
-    Column(
-        "bare_wall_ns", "ns", "bare time, median without the first steps; never less than busy_ns", "timing"
-    ),
-    Column("busy_ns", "ns", "busy_ns of gaps.csv, median of the instances", "timing"),
-    Column("blocked_ns", "ns", "blocked_ns of gaps.csv, median of the instances", "timing"),
-    Column("busy_frac", "0-1", "busy_ns over bare_wall_ns", "timing", style="bar"),
-    Column("launches", "1", "kernels of a step, median", "timing", shown=False),
-    Column("timed", "1", "steps that were timed without a profiler", "timing", shown=False),
-    Column("first_calls", "1", "leading steps that took clearly longer than later ones; left out", "timing"),
-    Column("first_ns", "ns", "bare time of the first step", "timing"),
-    Column(
-        "host_ns", "ns", "bare time by the host's clock; less than busy_ns if the host runs ahead of the GPU",
-        "timing", shown=False,
-    ),
-    Column(
-        "bare_from", "", "method. harness: from timing.json. start to start: of neighbouring steps. start to end: "
-        "the step ends in a synchronisation or has no neighbour", "row", shown=False,
-    ),
+    Column("step", "range of the step, repeated ones as one", "key"),
+    Column("bare_wall_ns", "bare time, median without the first steps; never less than busy_ns", "timing"),
+    Column("busy_ns", "busy_ns of gaps.csv, median of the instances", "timing"),
+    Column("blocked_ns", "blocked_ns of gaps.csv, median of the instances", "timing"),
+    Column("busy_frac", "busy_ns over bare_wall_ns", "timing", style="bar"),
+    Column("launches", "kernels of a step, median", "timing", "1", shown=False),
+    Column("timed", "steps that were timed without a profiler", "timing", "1", shown=False),
+    Column("first_calls", "leading steps that took clearly longer than later ones; left out", "timing", "1"),
+    Column("first_ns", "bare time of the first step", "timing"),
+    Column("host_ns", "bare time by the host's clock; less than busy_ns if the host runs ahead of the GPU", "timing",
+        shown=False),
+    Column("bare_from", "method. harness: from timing.json. start to start: of neighbouring steps. start to end: "
+        "the step ends in a synchronisation or has no neighbour", "row", shown=False),
 )  # fmt: skip
 
 

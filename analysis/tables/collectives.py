@@ -297,51 +297,44 @@ def _what_did_not_fit(facts: Facts) -> list[Missing]:
     title="Collectives",
     optional=True,
     columns=(
-        Column("kind", "", "all_reduce, all_gather …, as the call or the kernel names it, or peer_copy", "key"),
-        Column("range", "", "folded range that launched it", "key"),
-        Column("ranks", "1", "ranks of its communicator, from NCCL; otherwise the number of ranks that ran it", "key"),
+        Column("kind", "all_reduce, all_gather …, as the call or the kernel names it, or peer_copy", "key"),
+        Column("range", "folded range that launched it", "key"),
+        Column("ranks", "ranks of its communicator, from NCCL; otherwise the number of ranks that ran it", "key", "1"),
         Column(
             "bytes",
-            "byte",
             "size of one collective as nccl-tests counts it; for an all-gather, what a rank holds at the end. Blank if "
             "neither NCCL nor torch states it",
             "row",
         ),
-        Column(
-            "bytes_from", "", "source of the bytes: NCCL (payload of its NVTX range), torch.profiler, or a copy", "row"
-        ),
-        Column("count", "1", "number of collectives, or of copies", "timing"),
-        Column("time_ns", "ns", "sum of the durations of their kernels over all ranks", "timing"),
-        Column("share_frac", "0-1", "time_ns over the time of all GPU operations", "timing", style="bar"),
+        Column("bytes_from", "source of the bytes: NCCL (payload of its NVTX range), torch.profiler, or a copy", "row"),
+        Column("count", "number of collectives, or of copies", "timing", "1"),
+        Column("time_ns", "sum of the durations of their kernels over all ranks", "timing"),
+        Column("share_frac", "time_ns over the time of all GPU operations", "timing", style="bar"),
         Column(
             "waiting_ns",
-            "ns",
             "part of time_ns from the start of a kernel to the start of the last rank's kernel: no data moves before "
             "that. Blank in a warm-up, and if a rank is not in the capture or the clocks do not agree",
             "timing",
         ),
-        Column("transfer_ns", "ns", "part of time_ns after the start of the last rank's kernel", "timing"),
-        Column("exposed_ns", "ns", "part of time_ns in which no kernel computed on the same GPU", "timing"),
+        Column("transfer_ns", "part of time_ns after the start of the last rank's kernel", "timing"),
+        Column("exposed_ns", "part of time_ns in which no kernel computed on the same GPU", "timing"),
         Column(
             "transfer_p50_ns",
-            "ns",
             "from the start of the last rank's kernel to the end of the collective, median of all",
             "timing",
         ),
         Column(
             "bus_byte_per_s",
-            "byte/s",
             "bus bandwidth as nccl-tests defines it: bytes / transfer_p50_ns × factor. For n ranks the factor is "
             "2(n-1)/n (all-reduce) or (n-1)/n (all-gather, reduce-scatter)",
             "timing",
         ),
         Column(
             "roof_byte_per_s",
-            "byte/s",
             "bandwidth in links.csv for this kind, number of ranks and size; blank if not measured",
             "timing",
         ),
-        Column("roof_frac", "0-1", "bus_byte_per_s over roof_byte_per_s", "timing"),
+        Column("roof_frac", "bus_byte_per_s over roof_byte_per_s", "timing"),
     ),
     glance=by_share,
 )

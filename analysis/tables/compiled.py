@@ -200,12 +200,12 @@ def place_compiled(
     title="Kernels of torch.compile",
     optional=True,
     columns=(
-        Column("modules", "", "modules whose operations the kernel computes, folded; blank if uncertain", "key"),
-        Column("kernel", "", "kernel that Inductor generated, or a library's kernel that it calls", "key"),
-        Column("range", "", "folded range that launched it", "key"),
-        Column("launches", "1", "launches", "timing"),
-        Column("time_ns", "ns", "sum of their durations", "timing"),
-        Column("share_frac", "0-1", "time_ns over all kernel time of the capture", "timing", style="bar"),
+        Column("modules", "modules whose operations the kernel computes, folded; blank if uncertain", "key"),
+        Column("kernel", "kernel that Inductor generated, or a library's kernel that it calls", "key"),
+        Column("range", "folded range that launched it", "key"),
+        Column("launches", "launches", "timing", "1"),
+        Column("time_ns", "sum of their durations", "timing"),
+        Column("share_frac", "time_ns over all kernel time of the capture", "timing", style="bar"),
     ),
 )
 def build_compiled(facts: Facts) -> pd.DataFrame | None:

@@ -14,32 +14,30 @@ if TYPE_CHECKING:
 
 # Column of the table -> unit and meaning. Means over the launches are weighted by duration.
 _MEANS = (
-    Column("sm_throughput_frac", "0-1", "busiest pipe of the SMs, of its peak (ncu: compute throughput)", "counters"),
-    Column("memory_throughput_frac", "0-1", "busiest part of the way to memory, of its peak", "counters"),
-    Column("dram_throughput_frac", "0-1", "DRAM throughput, of its peak", "counters"),
-    Column("dram_byte_per_s", "byte/s", "DRAM bytes a second", "counters"),
-    Column("occupancy_achieved_frac", "0-1", "warps resident on active SMs, over the maximum", "counters"),
-    Column("occupancy_theoretical_frac", "0-1", "resident warps that resources allow, over the maximum", "static"),
-    Column("l1_hit_frac", "0-1", "sectors found in L1", "counters"),
-    Column("l2_hit_frac", "0-1", "sectors found in L2", "counters"),
-    Column("sectors_per_request_load", "1", "of global loads; best: 4, 8, 16 for 32, 64, 128 bits", "counters"),
-    Column("sectors_per_request_store", "1", "of global stores, as for loads", "counters", shown=False),
-    Column("issue_active_frac", "0-1", "cycles in which a scheduler issued an instruction", "counters"),
-    Column("ipc", "1/cycle", "instructions executed a cycle, per SM", "counters", shown=False),
-    Column("warp_cycles_per_issue", "cycle", "cycles between two instructions of a warp", "counters"),
-    Column("threads_per_inst", "1", "active threads of an instruction, at most 32", "counters", shown=False),
-    Column("tensor_active_frac", "0-1", "cycles in which the tensor pipe worked", "counters", shown=False),
-    Column("registers", "1/thread", "registers per thread", "static"),
-    Column("shared_bytes_per_block", "byte/block", "shared memory of a block", "static", shown=False),
-    Column("waves", "1", "grid over what the GPU holds at once", "static", shown=False),
+    Column("sm_throughput_frac", "busiest pipe of the SMs, of its peak (ncu: compute throughput)", "counters"),
+    Column("memory_throughput_frac", "busiest part of the way to memory, of its peak", "counters"),
+    Column("dram_throughput_frac", "DRAM throughput, of its peak", "counters"),
+    Column("dram_byte_per_s", "DRAM bytes a second", "counters"),
+    Column("occupancy_achieved_frac", "warps resident on active SMs, over the maximum", "counters"),
+    Column("occupancy_theoretical_frac", "resident warps that resources allow, over the maximum", "static"),
+    Column("l1_hit_frac", "sectors found in L1", "counters"),
+    Column("l2_hit_frac", "sectors found in L2", "counters"),
+    Column("sectors_per_request_load", "of global loads; best: 4, 8, 16 for 32, 64, 128 bits", "counters", "1"),
+    Column("sectors_per_request_store", "of global stores, as for loads", "counters", "1", shown=False),
+    Column("issue_active_frac", "cycles in which a scheduler issued an instruction", "counters"),
+    Column("ipc", "instructions executed a cycle, per SM", "counters", "1/cycle", shown=False),
+    Column("warp_cycles_per_issue", "cycles between two instructions of a warp", "counters", "cycle"),
+    Column("threads_per_inst", "active threads of an instruction, at most 32", "counters", "1", shown=False),
+    Column("tensor_active_frac", "cycles in which the tensor pipe worked", "counters", shown=False),
+    Column("registers", "registers per thread", "static", "1/thread"),
+    Column("shared_bytes_per_block", "shared memory of a block", "static", "byte/block", shown=False),
+    Column("waves", "grid over what the GPU holds at once", "static", "1", shown=False),
 )
 _SUMS = (
-    Column("ncu_time_ns", "ns", "time by ncu, each launch replayed alone", "counters"),
-    Column("dram_bytes", "byte", "bytes read from and written to DRAM", "counters"),
-    Column("l2_bytes", "byte", "bytes between L2 and the SMs", "counters", shown=False),
-    Column(
-        "flops", "FLOP", "floating-point operations on all pipes, without special functions", "counters", shown=False
-    ),
+    Column("ncu_time_ns", "time by ncu, each launch replayed alone", "counters"),
+    Column("dram_bytes", "bytes read from and written to DRAM", "counters"),
+    Column("l2_bytes", "bytes between L2 and the SMs", "counters", shown=False),
+    Column("flops", "floating-point operations on all pipes, without special functions", "counters", shown=False),
 )
 _OF_SUM = {"ncu_time_ns": "duration_ns"}  # column of the table -> column of the launches, if the names differ
 
@@ -55,15 +53,13 @@ def _with_values(counters: pd.DataFrame) -> pd.DataFrame:
     title="Counters",
     optional=True,
     columns=(
-        Column("kernel", "", "kernel name", "key"),
-        Column("range", "", "folded range", "key"),
-        Column("launches", "1", "launches with counters of their own", "counters"),
+        Column("kernel", "kernel name", "key"),
+        Column("range", "folded range", "key"),
+        Column("launches", "launches with counters of their own", "counters", "1"),
         *_SUMS,
         *_MEANS,
-        Column("occupancy_limiter", "", "resource that allows the fewest blocks on an SM", "static", shown=False),
-        Column(
-            "above_1", "", "shares above 100 %. This can happen because ncu measures a share in several passes", "row"
-        ),
+        Column("occupancy_limiter", "resource that allows the fewest blocks on an SM", "static", shown=False),
+        Column("above_1", "shares above 100 %. This can happen because ncu measures a share in several passes", "row"),
     ),
     glance=_with_values,
 )

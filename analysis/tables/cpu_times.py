@@ -30,10 +30,10 @@ def self_times(ranges: pd.DataFrame) -> np.ndarray:
     title="CPU time of ranges",
     optional=True,
     columns=(
-        Column("range", "", "range names from the outermost to the innermost, repeated layers folded (h.*)", "key"),
-        Column("calls", "1", "instances of the range", "timing"),
-        Column("self_time_ns", "ns", "their time on the CPU without that of the ranges inside them", "timing"),
-        Column("share_frac", "0-1", "self_time_ns over that of all ranges", "timing", style="bar"),
+        Column("range", "range names from the outermost to the innermost, repeated layers folded (h.*)", "key"),
+        Column("calls", "instances of the range", "timing", "1"),
+        Column("self_time_ns", "their time on the CPU without that of the ranges inside them", "timing"),
+        Column("share_frac", "self_time_ns over that of all ranges", "timing", style="bar"),
     ),
     glance=by_share,
 )

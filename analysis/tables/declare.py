@@ -51,9 +51,17 @@ def _inert(cells: pd.Series) -> pd.Series:
     return cells.astype("object").mask(risky, "'" + cells.astype("str")) if risky.any() else cells
 
 
+BY_NAME = "by name"
+# The end of a column's name -> its unit.
+_UNITS = (
+    ("_byte_per_s", "byte/s"), ("_flop_per_s", "FLOP/s"), ("_flop_per_byte", "FLOP/byte"), ("_over_minimum", "1"),
+    ("bytes", "byte"), ("flops", "FLOP"), ("_frac", "0-1"), ("_ns", "ns"), ("_hz", "Hz"),
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Column:
-    """A column of a table. Its name ends with its unit, if it has one; `unit` repeats the unit for programs.
+    """A column of a table. Its name ends with its unit, if it has one; `unit` is for a name that does not tell it.
 
     `evidence`: what the values rest on, one of EVIDENCE. `shown`: whether the short view of a table has the column.
     `label`: the heading, if it is not the name without the unit. `style`: "bar" draws a share, "prose" wraps text.
@@ -62,14 +70,16 @@ class Column:
     """
 
     name: str
-    unit: str
     description: str
     evidence: str
+    unit: str = BY_NAME
     shown: bool = True
     label: str = ""
     style: str = ""
 
     def __post_init__(self) -> None:
+        if self.unit == BY_NAME:
+            object.__setattr__(self, "unit", next((unit for end, unit in _UNITS if self.name.endswith(end)), ""))
         if self.evidence not in EVIDENCE:
             raise ValueError(f"column {self.name}: evidence {self.evidence!r} is none of {', '.join(EVIDENCE)}")
         if self.style not in STYLES:
@@ -81,10 +91,8 @@ class Column:
         return said | {key: value for key in ("label", "style") if (value := getattr(self, key))}
 
 
-TIER = Column(
-    "tier", "", "evidence: static (compiler), timing (nsys, events), sampled (nsys, running program), counters (ncu)",
-    "row",
-)  # fmt: skip
+TIER = Column("tier", "evidence: static (compiler), timing (nsys, events), sampled (nsys, running program), counters "
+    "(ncu)", "row")  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

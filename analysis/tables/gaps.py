@@ -72,42 +72,38 @@ def add_other_threads(gpu_ops: pd.DataFrame, steps: pd.DataFrame, step_of_op: np
 COLUMNS = (
     Column(
         "step",
-        "",
         "instance of a range named step, decode or prefill. Without such a range, but with bare times: of the "
         "outermost range that repeats. Otherwise: the whole capture",
         "key",
     ),
-    Column("wall_ns", "ns", "from the start of the step to its last GPU operation, with nsys attached", "timing"),
-    Column("bare_wall_ns", "ns", "bare time of the same step: host's clock, no profiler, median", "timing"),
+    Column("wall_ns", "from the start of the step to its last GPU operation, with nsys attached", "timing"),
+    Column("bare_wall_ns", "bare time of the same step: host's clock, no profiler, median", "timing"),
     Column(
         "bare_gpu_ns",
-        "ns",
         "from the first kernel to the last, without a profiler and with all launches queued ahead, median: the "
         "time of the step if the GPU never waits for a launch",
         "timing",
     ),
     Column(
         "busy_ns",
-        "ns",
         "time in which at least one GPU operation of the step ran; with several GPUs, that of the busiest",
         "timing",
     ),
     Column(
         "blocked_ns",
-        "ns",
         "time that the step's thread waits in calls that synchronise, with nsys attached. Without a profiler it "
         "launches faster and waits longer",
         "timing",
     ),
-    Column("launches", "1", "kernels of the step", "timing"),
+    Column("launches", "kernels of the step", "timing", "1"),
     Column(
         "launch_calls",
-        "1",
         "calls that launched its kernels and CUDA graphs. One call of a graph launches many kernels",
         "timing",
+        "1",
         shown=False,
     ),
-    Column("largest_gaps_ns", "ns", "the three longest idle intervals with nsys attached, separated by `;`", "timing"),
+    Column("largest_gaps_ns", "the three longest idle intervals with nsys attached, separated by `;`", "timing"),
 )
 
 

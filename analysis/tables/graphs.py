@@ -35,24 +35,20 @@ def of_graphs(facts: Facts) -> np.ndarray:
     title="CUDA graphs",
     optional=True,
     columns=(
-        Column("range", "", "folded range that launched them", "key"),
+        Column("range", "folded range that launched them", "key"),
         Column(
             "seen",
-            "",
             "nodes: the timeline shows each operation; whole: it shows only the start and end of each graph",
             "key",
         ),
-        Column("nodes", "1", "operations of one launch; blank if nsys saw the graph as a whole", "timing"),
-        Column("launches", "1", "launches of these graphs", "timing"),
+        Column("nodes", "operations of one launch; blank if nsys saw the graph as a whole", "timing", "1"),
+        Column("launches", "launches of these graphs", "timing", "1"),
         Column(
-            "extent_ns",
-            "ns",
-            "from the first operation of a launch to the end of its last one, sum over launches",
-            "timing",
+            "extent_ns", "from the first operation of a launch to the end of its last one, sum over launches", "timing"
         ),
-        Column("time_ns", "ns", "sum of the durations of their operations; extent_ns for whole graphs", "timing"),
-        Column("share_frac", "0-1", "time_ns over the time of all GPU operations", "timing", style="bar"),
-        Column("recorded", "1", "number of ranges in which their nodes were recorded; blank if unknown", "timing"),
+        Column("time_ns", "sum of the durations of their operations; extent_ns for whole graphs", "timing"),
+        Column("share_frac", "time_ns over the time of all GPU operations", "timing", style="bar"),
+        Column("recorded", "number of ranges in which their nodes were recorded; blank if unknown", "timing", "1"),
     ),
 )
 def build_graphs(facts: Facts) -> pd.DataFrame | None:

@@ -25,17 +25,14 @@ SOURCES = {
     question="Where does the host spend its time: in CUDA calls, in the operating system, in which ranges?",
     title="The host",
     columns=(
-        Column("source", "", "CUDA API, OS runtime or NVTX range", "key"),
-        Column("call", "", "call or range", "key"),
-        Column("calls", "1", "number of calls", "timing"),
-        Column(
-            "host_time_ns", "ns", "sum over calls and threads, with nsys attached; for a range, its wall time", "timing"
-        ),
-        Column("median_ns", "ns", "duration of one call, median; blank if nsys does not print it", "timing"),
-        Column("longest_ns", "ns", "duration of the longest call", "timing"),
+        Column("source", "CUDA API, OS runtime or NVTX range", "key"),
+        Column("call", "call or range", "key"),
+        Column("calls", "number of calls", "timing", "1"),
+        Column("host_time_ns", "sum over calls and threads, with nsys attached; for a range, its wall time", "timing"),
+        Column("median_ns", "duration of one call, median; blank if nsys does not print it", "timing"),
+        Column("longest_ns", "duration of the longest call", "timing"),
         Column(
             "share_frac",
-            "0-1",
             "host_time_ns over all time of its source. Threads that wait at the same time all count, and so do nested "
             "ranges",
             "timing",

@@ -331,17 +331,17 @@ def _join_without_ranges(launches: pd.DataFrame, counters: pd.DataFrame) -> tupl
     "coverage",
     question="Which kernels of the timeline have counters?",
     columns=(
-        Column("range", "", "innermost range, folded", "key"),
-        Column("seen", "1", "kernels in the timeline", "timing"),
-        Column("requested", "1", "kernels in the ranges that ncu was to capture", "timing"),
-        Column("matched", "1", "requested kernels that match a row of ncu", "timing"),
+        Column("range", "innermost range, folded", "key"),
+        Column("seen", "kernels in the timeline", "timing", "1"),
+        Column("requested", "kernels in the ranges that ncu was to capture", "timing", "1"),
+        Column("matched", "requested kernels that match a row of ncu", "timing", "1"),
         Column(
             "extrapolated",
-            "1",
             "kernels with the counters of a sibling, in a planned capture or with --extrapolate-siblings",
             "timing",
+            "1",
         ),
-        Column("reason", "", "why requested kernels have no match", "row", style="prose"),
+        Column("reason", "why requested kernels have no match", "row", style="prose"),
     ),
 )
 def build_coverage(facts: Facts) -> pd.DataFrame | None:

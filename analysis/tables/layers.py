@@ -21,21 +21,19 @@ if TYPE_CHECKING:
 GRAPH_MARK = "[graph] "
 
 _COLUMNS = (
-    Column("range", "", "range names from the outermost to the innermost, joined with /", "key"),
-    Column("calls", "1", "instances of the range", "timing"),
+    Column("range", "range names from the outermost to the innermost, joined with /", "key"),
+    Column("calls", "instances of the range", "timing", "1"),
     Column(
         "cpu_time_ns",
-        "ns",
         "sum of the durations of the range on the CPU: the time to launch its kernels, not their GPU time",
         "timing",
         shown=False,
     ),
-    Column("gpu_time_ns", "ns", "time of the kernels launched inside, nested ranges included", "timing"),
-    Column("gpu_self_time_ns", "ns", "time of the kernels whose innermost range this is", "timing"),
-    Column("launches", "1", "kernels launched inside, nested ranges included", "timing"),
+    Column("gpu_time_ns", "time of the kernels launched inside, nested ranges included", "timing"),
+    Column("gpu_self_time_ns", "time of the kernels whose innermost range this is", "timing"),
+    Column("launches", "kernels launched inside, nested ranges included", "timing", "1"),
     Column(
         "share_frac",
-        "0-1",
         "gpu_time_ns over all kernel time of the capture; in a run on the CPU, cpu_time_ns over that of the outermost "
         "ranges",
         "timing",

@@ -22,28 +22,26 @@ if TYPE_CHECKING:
     columns=(
         Column(
             "link",
-            "",
             "host_to_device or device_to_host with pageable or pinned memory, peer_copy between two GPUs, or a "
             "collective of NCCL",
             "key",
         ),
-        Column("ranks", "1", "GPUs that take part", "key"),
+        Column("ranks", "GPUs that take part", "key", "1"),
         Column(
             "bytes",
-            "byte",
             "size of the transfer as nccl-tests counts it: what each rank holds at the end of an all-gather, or at the "
             "beginning of a reduce-scatter",
             "row",
         ),
-        Column("time_p5_ns", "ns", "time of a transfer on the slowest rank, 5th percentile", "timing", shown=False),
-        Column("time_p50_ns", "ns", "time of a transfer on the slowest rank, median", "timing"),
-        Column("time_p95_ns", "ns", "time of a transfer on the slowest rank, 95th percentile", "timing", shown=False),
+        Column("time_p5_ns", "time of a transfer on the slowest rank, 5th percentile", "timing", shown=False),
+        Column("time_p50_ns", "time of a transfer on the slowest rank, median", "timing"),
+        Column("time_p95_ns", "time of a transfer on the slowest rank, 95th percentile", "timing", shown=False),
         Column(
             "byte_per_s",
-            "byte/s",
             "bytes over the median time: what one link carries one way. For a collective this is the bus bandwidth, "
             "with the factor of nccl-tests: 2(n-1)/n for an all-reduce, (n-1)/n for an all-gather or reduce-scatter",
             "timing",
+            "byte/s",
         ),
     ),
     glance=lambda rows: rows.sort_values("byte_per_s", ascending=False, kind="stable").drop_duplicates("link"),

@@ -17,7 +17,7 @@ from analysis.tables.declare import Column, part, table
 if TYPE_CHECKING:
     from analysis.facts import Facts
 
-RANK = Column("rank", "", "rank, or the GPU where ranks are unknown", "key")
+RANK = Column("rank", "rank, or the GPU where ranks are unknown", "key")
 
 
 def computing(gpu_ops: pd.DataFrame, place_of_op: IntArray, communication: pd.DataFrame) -> list[intervals.Union]:
@@ -68,57 +68,50 @@ def _without(one: intervals.Union, other: intervals.Union) -> int:
     optional=True,
     columns=(
         RANK,
-        Column("process_rank", "", "rank in the distributed program; blank where unknown", "key"),
+        Column("process_rank", "rank in the distributed program; blank where unknown", "key"),
         Column(
             "rank_from",
-            "",
             "source of the rank: NCCL (ncclCommInitRank), environment (RANK of the process), torch.profiler, "
             "file names, or order of processes",
             "row",
         ),
-        Column("process", "", "number of the process, by id, from 1; blank if there is only one", "key", shown=False),
-        Column("device", "", "name and number of its GPU", "key"),
+        Column("process", "number of the process, by id, from 1; blank if there is only one", "key", shown=False),
+        Column("device", "name and number of its GPU", "key"),
         Column(
             "wall_ns",
-            "ns",
             "from the first GPU operation of the capture to the last one, on any GPU. Of several processes, from the "
             "first operation of this one, without the time that it waits until the profiler records the others",
             "timing",
         ),
-        Column("compute_ns", "ns", "time in which at least one kernel computed (did not communicate)", "timing"),
+        Column("compute_ns", "time in which at least one kernel computed (did not communicate)", "timing"),
         Column(
             "communication_ns",
-            "ns",
             "time in which a kernel of a collective or a copy between GPUs ran, overlapped by computing kernels or not",
             "timing",
         ),
         Column(
             "exposed_ns",
-            "ns",
             "part of communication_ns in which no kernel computed. wall_ns is the sum of compute_ns, exposed_ns, "
             "copies_ns and idle_ns",
             "timing",
         ),
         Column(
             "waiting_ns",
-            "ns",
             "time that its collectives waited for the kernel of the last rank, overlapped or not; blank if unknown",
             "timing",
         ),
-        Column("copies_ns", "ns", "time in which it only copied or set memory, not between GPUs", "timing"),
-        Column("idle_ns", "ns", "time in which nothing of this rank ran", "timing"),
-        Column("busy_frac", "0-1", "(wall_ns - idle_ns) / wall_ns", "timing", style="bar"),
-        Column("kernels", "1", "number of kernels, including those of collectives", "timing"),
+        Column("copies_ns", "time in which it only copied or set memory, not between GPUs", "timing"),
+        Column("idle_ns", "time in which nothing of this rank ran", "timing"),
+        Column("busy_frac", "(wall_ns - idle_ns) / wall_ns", "timing", style="bar"),
+        Column("kernels", "number of kernels, including those of collectives", "timing", "1"),
         Column(
             "offset_ns",
-            "ns",
             "median time by which its collectives end later than those of the first rank, on the clocks of the files. "
             "The report subtracts it before it compares ranks",
             "timing",
         ),
         Column(
             "skew_ns",
-            "ns",
             "what remains of these differences after the offset: 95th percentile. Waiting times are uncertain by this",
             "timing",
         ),
@@ -218,22 +211,20 @@ def _recorded_late(facts: Facts) -> str | None:
     optional=True,
     columns=(
         RANK,
-        Column("kind", "", "kind of collective, or peer_copy", "key"),
-        Column("count", "1", "number of kernels or copies", "timing"),
-        Column("time_ns", "ns", "sum of their durations", "timing"),
-        Column("overlapped_ns", "ns", "part of time_ns in which a kernel computed on the same GPU", "timing"),
-        Column("overlapped_frac", "0-1", "overlapped_ns over time_ns", "timing", style="bar"),
-        Column("exposed_ns", "ns", "time_ns - overlapped_ns", "timing"),
+        Column("kind", "kind of collective, or peer_copy", "key"),
+        Column("count", "number of kernels or copies", "timing", "1"),
+        Column("time_ns", "sum of their durations", "timing"),
+        Column("overlapped_ns", "part of time_ns in which a kernel computed on the same GPU", "timing"),
+        Column("overlapped_frac", "overlapped_ns over time_ns", "timing", style="bar"),
+        Column("exposed_ns", "time_ns - overlapped_ns", "timing"),
         Column(
             "exposed_waiting_ns",
-            "ns",
             "part of exposed_ns before the kernel of the last rank began. Balance the work to reduce it; "
             "blank if unknown",
             "timing",
         ),
         Column(
             "exposed_transfer_ns",
-            "ns",
             "exposed_ns - exposed_waiting_ns. Fewer bytes, a faster link or more overlap reduce it",
             "timing",
         ),
@@ -274,26 +265,24 @@ def build_overlap(facts: Facts) -> pd.DataFrame | None:
     optional=True,
     columns=(
         RANK,
-        Column("collectives", "1", "collectives that all ranks of the communicator ran", "timing"),
-        Column("last", "1", "number of these that it started last", "timing"),
-        Column("last_frac", "0-1", "last over collectives", "timing", style="bar"),
-        Column("waiting_ns", "ns", "time that its kernels waited for the last rank", "timing"),
+        Column("collectives", "collectives that all ranks of the communicator ran", "timing", "1"),
+        Column("last", "number of these that it started last", "timing", "1"),
+        Column("last_frac", "last over collectives", "timing", style="bar"),
+        Column("waiting_ns", "time that its kernels waited for the last rank", "timing"),
         Column(
             "caused_waiting_ns",
-            "ns",
             "time that the kernels of all other ranks waited for it, over the collectives that it started last",
             "timing",
         ),
-        Column("longest_ns", "ns", "most of caused_waiting_ns that one collective took", "timing"),
+        Column("longest_ns", "most of caused_waiting_ns that one collective took", "timing"),
         Column(
             "behind_mean_ns",
-            "ns",
             "from the mean start of all ranks to its own start, over the collectives that it started last. Even work "
             "would save this time",
             "timing",
         ),
-        Column("compute_ns", "ns", "time in which at least one kernel computed (did not communicate)", "timing"),
-        Column("compute_over_mean", "1", "compute_ns over the mean of all ranks", "timing"),
+        Column("compute_ns", "time in which at least one kernel computed (did not communicate)", "timing"),
+        Column("compute_over_mean", "compute_ns over the mean of all ranks", "timing", "1"),
     ),
 )
 def build_stragglers(facts: Facts) -> pd.DataFrame | None:
@@ -342,12 +331,12 @@ def build_stragglers(facts: Facts) -> pd.DataFrame | None:
     title="Who waits for whom",
     optional=True,
     columns=(
-        Column("rank", "", "rank that waits", "key"),
-        Column("for", "", "rank whose kernel starts last", "key", label="waits for"),
-        Column("collectives", "1", "collectives in which it waits for that rank", "timing"),
-        Column("waiting_ns", "ns", "time that it waits in these", "timing"),
-        Column("share_frac", "0-1", "waiting_ns over the waiting of all ranks", "timing", style="bar"),
-        Column("longest_ns", "ns", "longest wait in one collective", "timing"),
+        Column("rank", "rank that waits", "key"),
+        Column("for", "rank whose kernel starts last", "key", label="waits for"),
+        Column("collectives", "collectives in which it waits for that rank", "timing", "1"),
+        Column("waiting_ns", "time that it waits in these", "timing"),
+        Column("share_frac", "waiting_ns over the waiting of all ranks", "timing", style="bar"),
+        Column("longest_ns", "longest wait in one collective", "timing"),
     ),
 )
 def build_rank_waits(facts: Facts) -> pd.DataFrame | None:

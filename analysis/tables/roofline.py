@@ -124,58 +124,50 @@ def dram_roof(roofs: pd.DataFrame, read_frac: Any) -> Any:
     question="How close is each kernel to its roof?",
     title="Roofline, DRAM level",
     columns=(
-        Column("kernel", "", "kernel name", "key"),
-        Column("range", "", "folded range", "key"),
+        Column("kernel", "kernel name", "key"),
+        Column("range", "folded range", "key"),
         Column(
             "level",
-            "",
             "memory level of the bytes: dram, l2 (between L2 and the SMs) or l1 (global and local accesses)",
             "key",
             shown=False,
         ),
         Column(
             "flops",
-            "FLOP",
             "floating-point operations of the measured launches on all pipes, as issued (with the padding of tiles), "
             "without special functions",
             "counters",
             shown=False,
         ),
-        Column("bytes", "byte", "bytes moved at this level by the measured launches", "counters", shown=False),
-        Column("intensity_flop_per_byte", "FLOP/byte", "flops over bytes", "counters"),
-        Column("achieved_flop_per_s", "FLOP/s", "flops over ncu time", "counters"),
+        Column("bytes", "bytes moved at this level by the measured launches", "counters", shown=False),
+        Column("intensity_flop_per_byte", "flops over bytes", "counters"),
+        Column("achieved_flop_per_s", "flops over ncu time", "counters"),
         Column(
             "roof_flop_per_s",
-            "FLOP/s",
             "the lower of two measured roofs (medians of ceilings.json): bandwidth × intensity, and compute. At DRAM, "
             "the bandwidth fits the row's mix of reads and writes. Blank for kernels without FLOPs",
             "counters",
             label="roof measured",
         ),
-        Column(
-            "roof_datasheet_flop_per_s", "FLOP/s", "the same from the datasheet; blank if it states none", "counters"
-        ),
+        Column("roof_datasheet_flop_per_s", "the same from the datasheet; blank if it states none", "counters"),
         Column(
             "roof_frac",
-            "0-1",
             "achieved_flop_per_s over the roof of roof_from; for kernels without FLOPs, bytes/s over the bandwidth",
             "counters",
             label="of roof",
             style="bar",
         ),
-        Column("bound", "", "memory or compute: the lower of the two roofs at this intensity", "row"),
+        Column("bound", "memory or compute: the lower of the two roofs at this intensity", "row"),
         Column(
             "roof_from",
-            "",
             "source of the roofs behind roof_frac and bound: measured, or the datasheet if they were not measured; "
             "derived from the file's attributes if the GPU is not in the device table",
             "row",
             shown=False,
         ),
-        Column("achieved_byte_per_s", "byte/s", "bytes over ncu time", "counters", shown=False),
+        Column("achieved_byte_per_s", "bytes over ncu time", "counters", shown=False),
         Column(
             "bandwidth_frac",
-            "0-1",
             "achieved_byte_per_s over the bandwidth of roof_from at this level, even if the FLOPs are unknown",
             "counters",
             label="of bandwidth",
@@ -262,11 +254,11 @@ def _sums(known: pd.DataFrame) -> pd.DataFrame:
     question="Which roofs does the GPU have, measured and from the datasheet?",
     optional=True,
     columns=(
-        Column("roof", "", "memory level, or data type of the arithmetic", "key"),
-        Column("measured_byte_per_s", "byte/s", "bandwidth that a micro-kernel sustained", "timing"),
-        Column("datasheet_byte_per_s", "byte/s", "bandwidth of the datasheet", "static"),
-        Column("measured_flop_per_s", "FLOP/s", "arithmetic that a micro-kernel sustained", "timing"),
-        Column("datasheet_flop_per_s", "FLOP/s", "arithmetic of the datasheet, dense", "static"),
+        Column("roof", "memory level, or data type of the arithmetic", "key"),
+        Column("measured_byte_per_s", "bandwidth that a micro-kernel sustained", "timing"),
+        Column("datasheet_byte_per_s", "bandwidth of the datasheet", "static"),
+        Column("measured_flop_per_s", "arithmetic that a micro-kernel sustained", "timing"),
+        Column("datasheet_flop_per_s", "arithmetic of the datasheet, dense", "static"),
     ),
 )
 def build_roof_lines(facts: Facts) -> pd.DataFrame | None:

@@ -185,21 +185,19 @@ def _activity(one: OfGpu, members: list[int]) -> dict[str, float]:
 
 
 _TRAFFIC = (
-    Column("dram_read_bytes", "byte", "bytes read from DRAM while they ran, of all launches", "sampled"),
-    Column("dram_read_error_bytes", "byte", _ERROR, "sampled"),
-    Column(
-        "dram_write_bytes", "byte",
-        "bytes written to DRAM while they ran: L2 also writes then what earlier kernels left in it", "sampled",
-    ),
-    Column("dram_write_error_bytes", "byte", _ERROR, "sampled", shown=False),
-    Column("dram_frac", "0-1", "both, over what DRAM could move in that time", "sampled", style="bar"),
+    Column("dram_read_bytes", "bytes read from DRAM while they ran, of all launches", "sampled"),
+    Column("dram_read_error_bytes", _ERROR, "sampled"),
+    Column("dram_write_bytes",
+        "bytes written to DRAM while they ran: L2 also writes then what earlier kernels left in it", "sampled"),
+    Column("dram_write_error_bytes", _ERROR, "sampled", shown=False),
+    Column("dram_frac", "both, over what DRAM could move in that time", "sampled", style="bar"),
 )  # fmt: skip
 _SHOWN = ("tensor_active_frac", "sm_issue_frac", "warps_frac")
 _ACTIVITY = tuple(
-    Column(name, "0-1", f"{_MEANING[name]}, while they ran", "sampled", shown=name in _SHOWN)
+    Column(name, f"{_MEANING[name]}, while they ran", "sampled", "0-1", shown=name in _SHOWN)
     for name in (*ACTIVITY, *LINKS)
 )
-_CLOCK = Column("sm_clock_hz", "Hz", "mean clock of the SMs while they ran", "sampled", shown=False)
+_CLOCK = Column("sm_clock_hz", "mean clock of the SMs while they ran", "sampled", shown=False)
 
 
 @table(
@@ -208,22 +206,17 @@ _CLOCK = Column("sm_clock_hz", "Hz", "mean clock of the SMs while they ran", "sa
     title="Kernels in the running program",
     optional=True,
     columns=(
-        Column(
-            "kernel", "", "kernel; several that follow each other, joined with +, if samples do not tell them apart",
-            "key",
-        ),
-        Column("range", "", "innermost range, repeated layers folded (h.*)", "key"),
-        Column("gpu", "1", "number of the GPU", "key", shown=False),
-        Column(
-            "stands", "", f"{ALONE}; {NEIGHBOURS}, whose sum is known; {OPEN}: an interval is wider than ± 10 % "
-            "of what the busiest of DRAM reads, tensor cores and schedulers has",
-            "sampled",
-        ),
-        Column("kernels", "1", "groups of equal launches that share this figure", "timing", shown=False),
-        Column("launches", "1", "launches in the timeline", "timing"),
-        Column("nsys_time_ns", "ns", "sum of their times", "timing"),
-        Column("launch_ns", "ns", "mean time of a launch; of neighbours, of one launch of each", "timing"),
-        Column("share_frac", "0-1", "nsys_time_ns over all GPU time of the capture", "timing", style="bar"),
+        Column("kernel", "kernel; several that follow each other, joined with +, if samples do not tell them apart",
+            "key"),
+        Column("range", "innermost range, repeated layers folded (h.*)", "key"),
+        Column("gpu", "number of the GPU", "key", "1", shown=False),
+        Column("stands", f"{ALONE}; {NEIGHBOURS}, whose sum is known; {OPEN}: an interval is wider than ± 10 % "
+            "of what the busiest of DRAM reads, tensor cores and schedulers has", "sampled"),
+        Column("kernels", "groups of equal launches that share this figure", "timing", "1", shown=False),
+        Column("launches", "launches in the timeline", "timing", "1"),
+        Column("nsys_time_ns", "sum of their times", "timing"),
+        Column("launch_ns", "mean time of a launch; of neighbours, of one launch of each", "timing"),
+        Column("share_frac", "nsys_time_ns over all GPU time of the capture", "timing", style="bar"),
         *_TRAFFIC,
         *_ACTIVITY,
         _CLOCK,
@@ -262,10 +255,10 @@ def build_sampled_kernels(facts: Facts) -> pd.DataFrame | None:
     title="Layers in the running program",
     optional=True,
     columns=(
-        Column("range", "", "range, repeated layers folded, nested ranges included", "key"),
-        Column("gpu", "1", "number of the GPU", "key", shown=False),
-        Column("launches", "1", "launches inside", "timing"),
-        Column("nsys_time_ns", "ns", "sum of their times", "timing"),
+        Column("range", "range, repeated layers folded, nested ranges included", "key"),
+        Column("gpu", "number of the GPU", "key", "1", shown=False),
+        Column("launches", "launches inside", "timing", "1"),
+        Column("nsys_time_ns", "sum of their times", "timing"),
         *_TRAFFIC,
         *_ACTIVITY,
         _CLOCK,
@@ -302,22 +295,18 @@ def build_sampled_layers(facts: Facts) -> pd.DataFrame | None:
     title="Steps in the running program",
     optional=True,
     columns=(
-        Column(
-            "range", "", "kind of step; `pauses`: three periods or more without any operation; `capture`: all", "key"
-        ),
-        Column("gpu", "1", "number of the GPU", "key", shown=False),
-        Column("instances", "1", "steps that samples cover whole", "timing"),
-        Column("time_ns", "ns", "mean time from its first GPU operation to its last", "timing"),
-        Column("dram_read_bytes", "byte", "bytes read from DRAM in one, mean", "sampled"),
-        Column(
-            "dram_read_error_bytes", "byte", "half of the 95 % interval of that mean; blank for a single one", "sampled"
-        ),
-        Column("dram_write_bytes", "byte", "bytes written to DRAM in one, mean", "sampled"),
-        Column("dram_write_error_bytes", "byte", "half of the 95 % interval of that mean", "sampled", shown=False),
-        Column("dram_frac", "0-1", "both, over what DRAM could move in that time", "sampled", style="bar"),
-        *(Column(name, "0-1", f"{_MEANING[name]}, mean", "sampled", shown=False) for name in (*ACTIVITY, *LINKS)),
-        Column("sm_clock_hz", "Hz", "clock of the SMs, mean", "sampled"),
-        Column("lowest_clock_hz", "Hz", "its 5th percentile over the samples inside", "sampled", shown=False),
+        Column("range", "kind of step; `pauses`: three periods or more without any operation; `capture`: all", "key"),
+        Column("gpu", "number of the GPU", "key", "1", shown=False),
+        Column("instances", "steps that samples cover whole", "timing", "1"),
+        Column("time_ns", "mean time from its first GPU operation to its last", "timing"),
+        Column("dram_read_bytes", "bytes read from DRAM in one, mean", "sampled"),
+        Column("dram_read_error_bytes", "half of the 95 % interval of that mean; blank for a single one", "sampled"),
+        Column("dram_write_bytes", "bytes written to DRAM in one, mean", "sampled"),
+        Column("dram_write_error_bytes", "half of the 95 % interval of that mean", "sampled", shown=False),
+        Column("dram_frac", "both, over what DRAM could move in that time", "sampled", style="bar"),
+        *(Column(name, f"{_MEANING[name]}, mean", "sampled", "0-1", shown=False) for name in (*ACTIVITY, *LINKS)),
+        Column("sm_clock_hz", "clock of the SMs, mean", "sampled"),
+        Column("lowest_clock_hz", "its 5th percentile over the samples inside", "sampled", shown=False),
     ),
 )
 def build_sampled_steps(facts: Facts) -> pd.DataFrame | None:
@@ -445,13 +434,11 @@ LANES = {
     question="How busy were DRAM, tensor cores, SMs and links over time, and how did the clock move?",
     optional=True,
     columns=(
-        Column("gpu", "1", "number of the GPU", "key"),
-        Column(
-            "lane", "", "what was sampled: reads and writes together, the busiest link, the clock of the SMs", "key"
-        ),
-        Column("start_ns", "ns", "begin of the stretch, counted from the first GPU operation of the capture", "timing"),
-        Column("extent_ns", "ns", "length of the stretch: one sample, or several neighbours", "timing"),
-        Column("share_frac", "0-1", "mean over the stretch; of the clock, over the highest of the capture", "sampled"),
+        Column("gpu", "number of the GPU", "key", "1"),
+        Column("lane", "what was sampled: reads and writes together, the busiest link, the clock of the SMs", "key"),
+        Column("start_ns", "begin of the stretch, counted from the first GPU operation of the capture", "timing"),
+        Column("extent_ns", "length of the stretch: one sample, or several neighbours", "timing"),
+        Column("share_frac", "mean over the stretch; of the clock, over the highest of the capture", "sampled"),
     ),
 )
 def build_sampled_times(facts: Facts) -> pd.DataFrame | None:

@@ -33,12 +33,11 @@ def top_reasons(stalls: pd.DataFrame) -> pd.DataFrame:
     question="What do the warps of each kernel wait for?",
     title="Stalls, the largest reason of each kernel",
     columns=(
-        Column("kernel", "", "kernel name", "key"),
-        Column("range", "", "folded range", "key"),
-        Column("reason", "", "stall reason, by the name in its family", "row", style="prose"),
+        Column("kernel", "kernel name", "key"),
+        Column("range", "folded range", "key"),
+        Column("reason", "stall reason, by the name in its family", "row", style="prose"),
         Column(
             "share_frac",
-            "0-1",
             "share of all stalls, without `selected`; launches weighted by issued instructions (counters; alike where "
             "the file lacks them) or samples",
             "counters",
@@ -46,7 +45,6 @@ def top_reasons(stalls: pd.DataFrame) -> pd.DataFrame:
         ),
         Column(
             "family",
-            "",
             "counters: warps per issued instruction; samples: of the program counter. A kernel has one of them only",
             "row",
         ),

@@ -82,11 +82,11 @@ def exchange_ns(capture: Capture) -> dict[str, float]:
     title="A decode step, part by part",
     optional=True,
     columns=(
-        Column("step", "", "range of the step", "key"),
-        Column("part", "", f"{', '.join(PARTS)}; the parts add up to the bare time", "key"),
-        Column("time_ns", "ns", "time of this part in one step", "timing"),
-        Column("share_frac", "0-1", "time_ns over the bare time of the step", "timing", style="bar"),
-        Column("note", "", "what the part contains", "row", style="prose"),
+        Column("step", "range of the step", "key"),
+        Column("part", f"{', '.join(PARTS)}; the parts add up to the bare time", "key"),
+        Column("time_ns", "time of this part in one step", "timing"),
+        Column("share_frac", "time_ns over the bare time of the step", "timing", style="bar"),
+        Column("note", "what the part contains", "row", style="prose"),
     ),
 )
 def build_token_parts(facts: Facts) -> pd.DataFrame | None:

@@ -60,35 +60,29 @@ def one_per_op(traffic: pd.DataFrame) -> pd.DataFrame:
     question="How many bytes must each layer move, was it predicted to move, and did it move?",
     title="Byte ledger",
     columns=(
-        Column("range", "", "innermost range, not folded", "key"),
-        Column("op", "", "operation that the harness declares for this range", "key"),
-        Column("variant", "", "implementation of the operation", "key"),
-        Column(
-            "minimum_bytes", "byte", "bytes if each needed input is read once and each output written once", "static"
-        ),
-        Column("predicted_unfused_bytes", "byte", "predicted bytes with one kernel for each elementary step", "static"),
+        Column("range", "innermost range, not folded", "key"),
+        Column("op", "operation that the harness declares for this range", "key"),
+        Column("variant", "implementation of the operation", "key"),
+        Column("minimum_bytes", "bytes if each needed input is read once and each output written once", "static"),
+        Column("predicted_unfused_bytes", "predicted bytes with one kernel for each elementary step", "static"),
         Column(
             "predicted_fused_bytes",
-            "byte",
             "predicted bytes with one fused kernel; 0 if a neighbour absorbs this range",
             "static",
         ),
         Column(
             "dram_read_bytes",
-            "byte",
             "bytes read from DRAM: kernels by ncu, copies by nsys. Blank unless ncu has every kernel of the range",
             "counters",
         ),
         Column(
             "dram_write_bytes",
-            "byte",
             "bytes written to DRAM. Bytes that are still in L2 when a kernel ends do not count",
             "counters",
         ),
-        Column("l2_bytes", "byte", "bytes between L2 and the SMs, kernels only", "counters", shown=False),
+        Column("l2_bytes", "bytes between L2 and the SMs, kernels only", "counters", shown=False),
         Column(
             "measured_over_minimum",
-            "1",
             "(dram_read_bytes + dram_write_bytes) / minimum_bytes. Below 1, some results were still in L2 when the "
             "kernel ended, or some inputs came from there",
             "counters",

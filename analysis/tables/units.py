@@ -28,12 +28,12 @@ _BUSY = {
     title="Units",
     optional=True,
     columns=(
-        Column("kernel", "", "kernel name", "key"),
-        Column("range", "", "folded range", "key"),
-        Column("ncu_time_ns", "ns", "time by ncu, each launch replayed alone", "counters"),
-        *(Column(name, "0-1", meaning, "counters") for name, (_, meaning) in _BUSY.items()),
-        Column("spill_requests", "1", "requests of local memory that spill registers", "counters"),
-        Column("registers", "1/thread", "registers per thread", "static"),
+        Column("kernel", "kernel name", "key"),
+        Column("range", "folded range", "key"),
+        Column("ncu_time_ns", "time by ncu, each launch replayed alone", "counters"),
+        *(Column(name, meaning, "counters", "0-1") for name, (_, meaning) in _BUSY.items()),
+        Column("spill_requests", "requests of local memory that spill registers", "counters", "1"),
+        Column("registers", "registers per thread", "static", "1/thread"),
     ),
 )
 def build_units(facts: Facts) -> pd.DataFrame | None:

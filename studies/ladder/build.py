@@ -136,13 +136,13 @@ def _every_time(ladder_read: Ladder) -> pd.DataFrame:
     question="How long does the present source of every variant take at every timed shape?",
     columns=(
         *ladder.POINT,
-        Column("shape", "", "sizes, in the order of the op's axes", "key"),
-        Column("bench_run", "", "folder that timed it: the benchmark, else the newest run of the ladder", "key"),
+        Column("shape", "sizes, in the order of the op's axes", "key"),
+        Column("bench_run", "folder that timed it: the benchmark, else the newest run of the ladder", "key"),
         *ladder.TIMES,
-        Column("floor_time_ns", "ns", "the least time by the measured roofs", "static"),
-        Column("floor_frac", "0-1", "floor_time_ns over the median time: of the measured roof", "timing"),
-        Column("achieved_byte_per_s", "byte/s", "minimum_bytes over the median time", "timing"),
-        Column("achieved_flop_per_s", "FLOP/s", "flops over the median time, of compute-bound ops", "timing"),
+        Column("floor_time_ns", "the least time by the measured roofs", "static"),
+        Column("floor_frac", "floor_time_ns over the median time: of the measured roof", "timing"),
+        Column("achieved_byte_per_s", "minimum_bytes over the median time", "timing"),
+        Column("achieved_flop_per_s", "flops over the median time, of compute-bound ops", "timing"),
         *ladder.PAIRED,
     ),
 )
@@ -156,9 +156,9 @@ def _times(every_time: pd.DataFrame) -> pd.DataFrame:
     "not_timed",
     question="At which registered shapes has no present source been timed?",
     columns=(
-        Column("op", "", "operation", "key"),
-        Column("dtype", "", "fp32 or bf16", "key"),
-        Column("shape_name", "", "name of the shape", "key"),
+        Column("op", "operation", "key"),
+        Column("dtype", "fp32 or bf16", "key"),
+        Column("shape_name", "name of the shape", "key"),
     ),
 )
 def _not_timed(ladder_read: Ladder, every_time: pd.DataFrame) -> pd.DataFrame:
@@ -199,22 +199,22 @@ def _counters(run: LadderRun) -> tuple[pd.DataFrame, pd.DataFrame]:
     "ladder_runs",
     question="When and on what was the ladder measured?",
     columns=(
-        Column("run", "", "folder of the run", "key"),
-        Column("gpu", "", "its name", "key"),
-        Column("driver", "", "version", "key"),
-        Column("cuda", "", "version that torch was built for", "key"),
-        Column("torch", "", "version", "key"),
-        Column("triton", "", "version", "key"),
-        Column("ncu", "", "version", "key"),
+        Column("run", "folder of the run", "key"),
+        Column("gpu", "its name", "key"),
+        Column("driver", "version", "key"),
+        Column("cuda", "version that torch was built for", "key"),
+        Column("torch", "version", "key"),
+        Column("triton", "version", "key"),
+        Column("ncu", "version", "key"),
         Column(
-            "sm_clock_mhz", "MHz", "median while variants were timed; blank if the run took only counters", "timing"
+            "sm_clock_mhz", "median while variants were timed; blank if the run took only counters", "timing", "MHz"
         ),
-        Column("throttle_reasons", "", "why the GPU reduced its clocks; blank if it did not", "key"),
-        Column("bf16_roof_flop_per_s", "FLOP/s", "what cuBLAS reached in bf16, if it was measured", "timing"),
-        Column("points", "1", "points that passed their check", "static"),
-        Column("counted", "1", "points of ladder.csv whose counters this run took", "static"),
-        Column("capture_s", "s", "how long ncu took", "timing"),
-        Column("commit", "", "of the code", "key"),
+        Column("throttle_reasons", "why the GPU reduced its clocks; blank if it did not", "key"),
+        Column("bf16_roof_flop_per_s", "what cuBLAS reached in bf16, if it was measured", "timing"),
+        Column("points", "points that passed their check", "static", "1"),
+        Column("counted", "points of ladder.csv whose counters this run took", "static", "1"),
+        Column("capture_s", "how long ncu took", "timing", "s"),
+        Column("commit", "of the code", "key"),
     ),
 )
 def _runs(ladder_read: Ladder, ladder: pd.DataFrame) -> pd.DataFrame:

@@ -18,14 +18,14 @@ from analysis.tables.stalls import NOT_WAITING
 FloatArray = npt.NDArray[np.float64]
 
 POINT = (
-    Column("op", "", "operation, as kernels.registry names it", "key"),
-    Column("variant", "", "rung: one way to compute it", "key"),
-    Column("dtype", "", "fp32 or bf16", "key"),
-    Column("shape_name", "", "registered name of the shape", "key"),
+    Column("op", "operation, as kernels.registry names it", "key"),
+    Column("variant", "rung: one way to compute it", "key"),
+    Column("dtype", "fp32 or bf16", "key"),
+    Column("shape_name", "registered name of the shape", "key"),
 )
 BASELINES = ("triton", "compile", "torch")  # baselines that a benchmark pairs with each variant, round by round
 PAIRED = tuple(
-    Column(f"versus_{baseline}_{at}", "1", f"time of `{baseline}` over this one's, paired by round: {at}", "timing")
+    Column(f"versus_{baseline}_{at}", f"time of `{baseline}` over this one's, paired by round: {at}", "timing", "1")
     for baseline in BASELINES
     for at in ("p5", "p50", "p95")
 )
@@ -37,13 +37,13 @@ CHAINED = (
     "overlap the launch before"
 )
 TIMES = (
-    Column("time_kind", "", "the kind of time that verdicts use: isolated if the shape has it, else chained", "key"),
+    Column("time_kind", "the kind of time that verdicts use: isolated if the shape has it, else chained", "key"),
     *(
-        Column(f"bench_time_{at}_ns", "ns", f"the time that verdicts use, {what}", "timing")
+        Column(f"bench_time_{at}_ns", f"the time that verdicts use, {what}", "timing", "ns")
         for at, what in (("p5", "5th percentile"), ("p50", "median"), ("p95", "95th percentile"))
     ),
     *(
-        Column(f"{kind}_time_{at}_ns", "ns", f"{meaning}: {at}", "timing")
+        Column(f"{kind}_time_{at}_ns", f"{meaning}: {at}", "timing", "ns")
         for kind, meaning in (("isolated", ISOLATED), ("chained", CHAINED))
         for at in ("p5", "p50", "p95")
     ),
@@ -321,26 +321,22 @@ def _library(table: pd.DataFrame) -> pd.Series:
     question="Which hypotheses of the rungs held?",
     columns=(
         *POINT,
-        Column("at", "", "name of the shape that the hypothesis is about", "key"),
-        Column("metric", "", "column of ladder.csv, or stall_<reason>_frac", "key"),
-        Column("versus", "", "variant (or floor) whose value it is divided by, if any", "key"),
+        Column("at", "name of the shape that the hypothesis is about", "key"),
+        Column("metric", "column of ladder.csv, or stall_<reason>_frac", "key"),
+        Column("versus", "variant (or floor) whose value it is divided by, if any", "key"),
         Column(
-            "stated",
-            "",
-            "whether the rung declares it; else it is the rule about bytes that holds for every rung",
-            "key",
+            "stated", "whether the rung declares it; else it is the rule about bytes that holds for every rung", "key"
         ),
-        Column("low", "", "lower bound of what is expected; blank: none", "key"),
-        Column("high", "", "upper bound of what is expected; blank: none", "key"),
-        Column("equals", "", "text that is expected", "key"),
-        Column("refuted_low", "", "below this the hypothesis is refuted; blank: below `low`", "key"),
-        Column("refuted_high", "", "above this the hypothesis is refuted; blank: above `high`", "key"),
-        Column("found", "", "what was found, in the unit of the metric or as a ratio", "row"),
-        Column("what", "", "metric and versus in words", "row"),
-        Column("found_text", "", "what was found, in words, with the bounds", "row"),
+        Column("low", "lower bound of what is expected; blank: none", "key"),
+        Column("high", "upper bound of what is expected; blank: none", "key"),
+        Column("equals", "text that is expected", "key"),
+        Column("refuted_low", "below this the hypothesis is refuted; blank: below `low`", "key"),
+        Column("refuted_high", "above this the hypothesis is refuted; blank: above `high`", "key"),
+        Column("found", "what was found, in the unit of the metric or as a ratio", "row"),
+        Column("what", "metric and versus in words", "row"),
+        Column("found_text", "what was found, in words, with the bounds", "row"),
         Column(
             "verdict",
-            "",
             "reached: what is expected was found; refuted: it is beyond what refutes; not refuted: between, also "
             "a ratio of times of two runs near a bound; or not measured",
             "row",
@@ -454,128 +450,101 @@ def _judged(said: Mapping[str, Any], found: Any, show: Show, *, apart: bool) -> 
     question="How long does each rung take, what does it move and wait for, and does its hypothesis hold?",
     columns=(
         *POINT,
-        Column("folder", "", "where the op lives under kernels/", "key"),
-        Column("kind", "", "torch, compile, library, cuda or triton", "key"),
-        Column("rung", "1", "place in the op's declaration, from 0", "static"),
-        Column("best", "", "whether the op runs it on this dtype where no variant is named", "key"),
-        Column("library", "", "fastest variant of the library at this dtype and shape, not in lower precision", "key"),
-        Column("precision", "", "precision of its arithmetic; blank: that of its dtype", "key"),
-        Column("macros", "", "macros that a sweep found faster than the defaults, over all dtypes and shapes", "key"),
-        Column("refuses", "", "registered shapes that it does not take, and why", "key"),
-        Column("shape", "", "sizes, in the order of `axes`", "key"),
-        Column("axes", "", "names of the axes, with commas between", "key"),
+        Column("folder", "where the op lives under kernels/", "key"),
+        Column("kind", "torch, compile, library, cuda or triton", "key"),
+        Column("rung", "place in the op's declaration, from 0", "static", "1"),
+        Column("best", "whether the op runs it on this dtype where no variant is named", "key"),
+        Column("library", "fastest variant of the library at this dtype and shape, not in lower precision", "key"),
+        Column("precision", "precision of its arithmetic; blank: that of its dtype", "key"),
+        Column("macros", "macros that a sweep found faster than the defaults, over all dtypes and shapes", "key"),
+        Column("refuses", "registered shapes that it does not take, and why", "key"),
+        Column("shape", "sizes, in the order of `axes`", "key"),
+        Column("axes", "names of the axes, with commas between", "key"),
         Column(
-            "at_bench_shape",
-            "",
-            "whether the row belongs to the op's ladder; else a claim or a hypothesis needs it",
-            "key",
+            "at_bench_shape", "whether the row belongs to the op's ladder; else a claim or a hypothesis needs it", "key"
         ),
-        Column("hypothesis", "", "what the variant declares", "key"),
+        Column("hypothesis", "what the variant declares", "key"),
         *TIMES,
-        Column("minimum_bytes", "byte", "least bytes: needed inputs read once, outputs written once", "static"),
-        Column("predicted_bytes", "byte", "what this variant should move", "static", label="bytes predicted"),
-        Column("flops", "FLOP", "operations of the op", "static"),
-        Column("compute_bound", "", "whether the op's floor counts the operations", "key"),
-        Column("reads_only", "", "whether its floor is the read bandwidth", "key"),
-        Column("achieved_byte_per_s", "byte/s", "minimum_bytes over the median time", "timing"),
-        Column("achieved_flop_per_s", "FLOP/s", "flops over the median time, of compute-bound ops", "timing"),
-        Column("floor_time_ns", "ns", "the least time by the measured roofs", "static"),
-        Column("floor_frac", "0-1", "floor_time_ns over the median time: of the measured roof", "timing"),
-        Column("rung_below", "", "nearest earlier CUDA rung that takes this dtype and shape", "key"),
-        Column("versus_below", "1", "times faster than that rung, of medians", "timing"),
-        Column("versus_library_p5", "1", "times faster than the library, paired by round, 5th percentile", "timing"),
-        Column("versus_library_p50", "1", "median", "timing"),
-        Column("versus_library_p95", "1", "95th percentile", "timing"),
+        Column("minimum_bytes", "least bytes: needed inputs read once, outputs written once", "static"),
+        Column("predicted_bytes", "what this variant should move", "static", label="bytes predicted"),
+        Column("flops", "operations of the op", "static"),
+        Column("compute_bound", "whether the op's floor counts the operations", "key"),
+        Column("reads_only", "whether its floor is the read bandwidth", "key"),
+        Column("achieved_byte_per_s", "minimum_bytes over the median time", "timing"),
+        Column("achieved_flop_per_s", "flops over the median time, of compute-bound ops", "timing"),
+        Column("floor_time_ns", "the least time by the measured roofs", "static"),
+        Column("floor_frac", "floor_time_ns over the median time: of the measured roof", "timing"),
+        Column("rung_below", "nearest earlier CUDA rung that takes this dtype and shape", "key"),
+        Column("versus_below", "times faster than that rung, of medians", "timing", "1"),
+        Column("versus_library_p5", "times faster than the library, paired by round, 5th percentile", "timing", "1"),
+        Column("versus_library_p50", "median", "timing", "1"),
+        Column("versus_library_p95", "95th percentile", "timing", "1"),
         *PAIRED,
-        Column("launches", "1", "kernels in the range", "timing"),
-        Column("kernel", "", "name of the longest one", "key"),
-        Column("ncu_time_ns", "ns", "sum over the launches, replayed alone from cold caches", "counters"),
-        Column("dram_read_bytes", "byte", "bytes that came from DRAM, sum", "counters"),
-        Column("dram_write_bytes", "byte", "bytes that went to DRAM before the kernels ended, sum", "counters"),
-        Column("measured_bytes", "byte", "the two together", "counters", label="bytes measured"),
-        Column("measured_over_predicted", "1", "measured_bytes over predicted_bytes", "counters"),
-        Column("measured_over_minimum", "1", "measured_bytes over minimum_bytes", "counters"),
-        Column("compute_throughput_frac", "0-1", "busiest pipe of the SM over its peak, weighted by time", "counters"),
+        Column("launches", "kernels in the range", "timing", "1"),
+        Column("kernel", "name of the longest one", "key"),
+        Column("ncu_time_ns", "sum over the launches, replayed alone from cold caches", "counters"),
+        Column("dram_read_bytes", "bytes that came from DRAM, sum", "counters"),
+        Column("dram_write_bytes", "bytes that went to DRAM before the kernels ended, sum", "counters"),
+        Column("measured_bytes", "the two together", "counters", label="bytes measured"),
+        Column("measured_over_predicted", "measured_bytes over predicted_bytes", "counters", "1"),
+        Column("measured_over_minimum", "measured_bytes over minimum_bytes", "counters"),
+        Column("compute_throughput_frac", "busiest pipe of the SM over its peak, weighted by time", "counters"),
         Column(
-            "memory_throughput_frac",
-            "0-1",
-            "busiest part of the memory system over its peak, weighted by time",
-            "counters",
+            "memory_throughput_frac", "busiest part of the memory system over its peak, weighted by time", "counters"
         ),
+        Column("dram_throughput_frac", "DRAM throughput over the peak that ncu assumes, weighted by time", "counters"),
+        Column("l1_hit_frac", "sectors found in L1, weighted by time", "counters"),
+        Column("l2_hit_frac", "sectors found in L2, weighted by time; may exceed 1 by some thousandths", "counters"),
+        Column("inst_executed", "warp instructions, sum", "counters", "inst"),
+        Column("global_load_inst", "of these, global loads", "counters", "inst"),
+        Column("occupancy_theoretical_frac", "warps that fit on an SM over its maximum, weighted by time", "static"),
         Column(
-            "dram_throughput_frac",
-            "0-1",
-            "DRAM throughput over the peak that ncu assumes, weighted by time",
-            "counters",
+            "occupancy_achieved_frac", "warps resident on an active SM over its maximum, weighted by time", "counters"
         ),
-        Column("l1_hit_frac", "0-1", "sectors found in L1, weighted by time", "counters"),
-        Column(
-            "l2_hit_frac", "0-1", "sectors found in L2, weighted by time; may exceed 1 by some thousandths", "counters"
-        ),
-        Column("inst_executed", "inst", "warp instructions, sum", "counters"),
-        Column("global_load_inst", "inst", "of these, global loads", "counters"),
-        Column(
-            "occupancy_theoretical_frac", "0-1", "warps that fit on an SM over its maximum, weighted by time", "static"
-        ),
-        Column(
-            "occupancy_achieved_frac",
-            "0-1",
-            "warps resident on an active SM over its maximum, weighted by time",
-            "counters",
-        ),
-        Column("occupancy_limiter", "", "the resource that limits the blocks on an SM", "row"),
-        Column("grid", "", "grid of the longest kernel, XxYxZ blocks", "key"),
-        Column("block", "", "its block, XxYxZ threads", "key"),
-        Column("grid_size", "block", "blocks, sum over the launches", "static"),
-        Column("registers", "1/thread", "of the longest kernel", "static"),
-        Column("shared_bytes_per_block", "byte/block", "of the longest kernel", "static"),
-        Column("waves", "1", "of the longest kernel: its grid over what the GPU holds at once", "static"),
-        Column(
-            "branch_efficiency_frac", "0-1", "share of branches that do not diverge; blank without branches", "counters"
-        ),
+        Column("occupancy_limiter", "the resource that limits the blocks on an SM", "row"),
+        Column("grid", "grid of the longest kernel, XxYxZ blocks", "key"),
+        Column("block", "its block, XxYxZ threads", "key"),
+        Column("grid_size", "blocks, sum over the launches", "static", "block"),
+        Column("registers", "of the longest kernel", "static", "1/thread"),
+        Column("shared_bytes_per_block", "of the longest kernel", "static", "byte/block"),
+        Column("waves", "of the longest kernel: its grid over what the GPU holds at once", "static", "1"),
+        Column("branch_efficiency_frac", "share of branches that do not diverge; blank without branches", "counters"),
         Column(
             "sectors_per_request_load",
-            "sector/request",
             "of global loads; best: 4, 8 or 16 for loads of 4, 8 or 16 bytes a thread",
             "counters",
+            "sector/request",
         ),
-        Column("sectors_per_request_store", "sector/request", "of global stores", "counters"),
+        Column("sectors_per_request_store", "of global stores", "counters", "sector/request"),
         Column(
             "uncoalesced_frac",
-            "0-1",
             "share of the sectors of global accesses that coalesced accesses would not need",
             "counters",
         ),
-        Column("local_bytes", "byte", "local-memory traffic through L1, sum", "counters"),
-        Column("fma_active_frac", "0-1", "cycles in which the FMA pipe worked", "counters"),
-        Column("tensor_active_frac", "0-1", "cycles in which the tensor pipe worked", "counters"),
-        Column("warp_cycles_per_issue", "cycle", "cycles between two instructions of a warp", "counters"),
-        Column("top_stall", "", "largest stall reason; a ready warp (not_selected) does not wait", "row"),
-        Column("top_stall_frac", "0-1", "its share of the cycles of all warps that do not issue", "counters"),
-        Column("hot_line", "", "source line with most samples, file:line", "row"),
-        Column("hot_line_frac", "0-1", "its share of the samples", "counters"),
-        Column("hot_line_stall", "", "what its samples wait for most", "row"),
-        Column("hot_line_text", "", "its text", "row"),
-        Column(
-            "verdict", "", "on the rung's hypotheses, or without one on the rule about bytes; refuted if one is", "row"
-        ),
-        Column("verdict_by", "", "the metrics that decide the verdict, in words", "row"),
+        Column("local_bytes", "local-memory traffic through L1, sum", "counters"),
+        Column("fma_active_frac", "cycles in which the FMA pipe worked", "counters"),
+        Column("tensor_active_frac", "cycles in which the tensor pipe worked", "counters"),
+        Column("warp_cycles_per_issue", "cycles between two instructions of a warp", "counters", "cycle"),
+        Column("top_stall", "largest stall reason; a ready warp (not_selected) does not wait", "row"),
+        Column("top_stall_frac", "its share of the cycles of all warps that do not issue", "counters"),
+        Column("hot_line", "source line with most samples, file:line", "row"),
+        Column("hot_line_frac", "its share of the samples", "counters"),
+        Column("hot_line_stall", "what its samples wait for most", "row"),
+        Column("hot_line_text", "its text", "row"),
+        Column("verdict", "on the rung's hypotheses, or without one on the rule about bytes; refuted if one is", "row"),
+        Column("verdict_by", "the metrics that decide the verdict, in words", "row"),
         Column(
             "verdict_why",
-            "",
             "what was measured, refuted hypotheses first; then results that the rung does not declare",
             "row",
         ),
-        Column("fingerprint", "", "of the sources as they are now", "key"),
-        Column("state", "", "current; stale: see there; missing: no counters; failed: its check failed", "row"),
+        Column("fingerprint", "of the sources as they are now", "key"),
+        Column("state", "current; stale: see there; missing: no counters; failed: its check failed", "row"),
         Column(
-            "stale",
-            "",
-            "which numbers come from an older build (times, counters or both): source or macros changed",
-            "row",
+            "stale", "which numbers come from an older build (times, counters or both): source or macros changed", "row"
         ),
-        Column("run", "", "run of the counters", "key"),
-        Column("bench_run", "", "benchmark or run of the times", "key"),
+        Column("run", "run of the counters", "key"),
+        Column("bench_run", "benchmark or run of the times", "key"),
     ),
 )
 def with_verdicts(rungs: pd.DataFrame, hypotheses: pd.DataFrame) -> pd.DataFrame:
@@ -625,8 +594,8 @@ def with_verdicts(rungs: pd.DataFrame, hypotheses: pd.DataFrame) -> pd.DataFrame
     question="What do the warps of each rung wait for?",
     columns=(
         *POINT,
-        Column("reason", "", "stall reason, as ncu names it", "row", style="prose"),
-        Column("share_frac", "0-1", "share of all stall cycles, `selected` left out", "counters", style="bar"),
+        Column("reason", "stall reason, as ncu names it", "row", style="prose"),
+        Column("share_frac", "share of all stall cycles, `selected` left out", "counters", style="bar"),
     ),
 )
 def build_stalls(stall_shares: pd.DataFrame) -> pd.DataFrame:

@@ -19,27 +19,27 @@ REASONS = Path(__file__).with_name("reasons.toml")
 HOLDS, MISSES, UNKNOWN = "holds", "misses", "not measured"
 
 COLUMNS = (
-    Column("case", "", "what was measured", "key"),
-    Column("quantity", "", "what was measured about the case", "key"),
-    Column("unit", "", "unit of the numbers", "key"),
-    Column("predicted", "", "written before it was measured", "static"),
-    Column("low", "", "the prediction misses below this", "static", shown=False),
-    Column("high", "", "the prediction misses above this", "static", shown=False),
-    Column("measured", "", "median of the samples, or ncu's count", "row"),
-    Column("p5", "", "of the samples", "timing", shown=False),
-    Column("p95", "", "of the samples", "timing", shown=False),
-    Column("error_frac", "1", "measured over predicted, less 1", "row"),
-    Column("verdict", "", "holds, misses, or not measured", "row"),
-    Column("lecture", "", "what the lecture says about its own GPU", "static"),
-    Column("because", "", "how the prediction was calculated", "static", style="prose"),
-    Column("seen", "", "kernels and grids, or times behind a factor", "timing", shown=False, style="prose"),
-    Column("reason", "", "why it missed, written afterwards", "static", style="prose"),
+    Column("case", "what was measured", "key"),
+    Column("quantity", "what was measured about the case", "key"),
+    Column("unit", "unit of the numbers", "key"),
+    Column("predicted", "written before it was measured", "static"),
+    Column("low", "the prediction misses below this", "static", shown=False),
+    Column("high", "the prediction misses above this", "static", shown=False),
+    Column("measured", "median of the samples, or ncu's count", "row"),
+    Column("p5", "of the samples", "timing", shown=False),
+    Column("p95", "of the samples", "timing", shown=False),
+    Column("error_frac", "measured over predicted, less 1", "row", "1"),
+    Column("verdict", "holds, misses, or not measured", "row"),
+    Column("lecture", "what the lecture says about its own GPU", "static"),
+    Column("because", "how the prediction was calculated", "static", style="prose"),
+    Column("seen", "kernels and grids, or times behind a factor", "timing", shown=False, style="prose"),
+    Column("reason", "why it missed, written afterwards", "static", style="prose"),
 )
 SECOND = (
-    Column("half", "", "fit: the second model was fitted to the row; judge: it was not", "static"),
-    Column("second", "", "by the second model (studies/lectures/second.py), written after a first miss", "static"),
-    Column("second_error_frac", "1", "measured over second, less 1", "row"),
-    Column("second_verdict", "", "holds within the first prediction's interval, moved to the second", "row"),
+    Column("half", "fit: the second model was fitted to the row; judge: it was not", "static"),
+    Column("second", "by the second model (studies/lectures/second.py), written after a first miss", "static"),
+    Column("second_error_frac", "measured over second, less 1", "row", "1"),
+    Column("second_verdict", "holds within the first prediction's interval, moved to the second", "row"),
 )
 # Quantities that ncu counts: column of the launches, and how to combine the launches of a case.
 _COUNTED = {
@@ -187,15 +187,15 @@ def _of_datasheet(case: str, rate: float, gpu: str) -> float | None:
     question="How fast does this GPU issue its math instructions?",
     title="Roofs of math instructions",
     columns=(
-        Column("case", "", "instruction, or an MLP of two 4096 x 4096 weights in bfloat16", "key"),
+        Column("case", "instruction, or an MLP of two 4096 x 4096 weights in bfloat16", "key"),
         Column(
-            "rate_per_s", "1/s", "operations a second of the whole GPU; of a sparse product as if it were dense", "row"
+            "rate_per_s", "operations a second of the whole GPU; of a sparse product as if it were dense", "row", "1/s"
         ),
-        Column("datasheet_frac", "0-1", "rate_per_s over the datasheet's; blank: it has no line for it", "row"),
-        Column("cycles", "cycle", "between two of them on one scheduler; of wgmma, between two of the whole SM", "row"),
-        Column("time_ns", "ns", "GPU time of the MLP", "timing"),
+        Column("datasheet_frac", "rate_per_s over the datasheet's; blank: it has no line for it", "row"),
+        Column("cycles", "between two of them on one scheduler; of wgmma, between two of the whole SM", "row", "cycle"),
+        Column("time_ns", "GPU time of the MLP", "timing"),
         Column(
-            "error_frac", "1", "norm of the difference from the dense MLP over its norm, with random weights", "row"
+            "error_frac", "norm of the difference from the dense MLP over its norm, with random weights", "row", "1"
         ),
     ),
     optional=True,

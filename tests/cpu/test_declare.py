@@ -23,16 +23,16 @@ SAID = {"ns": "ns", "byte": "byte", "byte/s": "byte/s", "flop/s": "FLOP/s", "flo
 
 
 def toy(name: str = "toy", **more: Any) -> Any:
-    return table(name, question="?", columns=[Column("a", "", "an a", "key")], **more)
+    return table(name, question="?", columns=[Column("a", "an a", "key")], **more)
 
 
 def test_a_column_without_evidence_is_an_error() -> None:
     with pytest.raises(TypeError, match="evidence"):
-        Column("time_ns", "ns", "a time")  # type: ignore[call-arg]
+        Column("time_ns", "a time")  # type: ignore[call-arg]
     with pytest.raises(ValueError, match="column time_ns: evidence 'guess' is none of"):
-        Column("time_ns", "ns", "a time", "guess")
+        Column("time_ns", "a time", "guess")
     with pytest.raises(ValueError, match="style"):
-        Column("time_ns", "ns", "a time", "timing", style="loud")
+        Column("time_ns", "a time", "timing", style="loud")
 
 
 @pytest.mark.parametrize("declared", EVERY, ids=lambda declared: declared.name)
@@ -118,7 +118,7 @@ def test_one_name_is_declared_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_glance_is_the_first_rows_and_the_shown_columns() -> None:
-    columns = [Column("a", "", "an a", "key"), Column("b", "", "a b", "row", shown=False)]
+    columns = [Column("a", "an a", "key"), Column("b", "a b", "row", shown=False)]
     rows = pd.DataFrame({"a": range(20), "b": 1, "tier": "static"})
     plain = table("toy", question="?", columns=columns)(lambda facts: rows)
     assert plain.entry(rows)["glance"] == {"rows": list(range(12)), "columns": ["a", "tier"]}
