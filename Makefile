@@ -34,10 +34,10 @@ help:  ## print this list
 profile: setup-announce setup-harness  ## profile GPT-2, or CMD='python my_model.py', and write the report (ARGS='--budget 60'; RUN=… continues)
 	@PYTHON='$(PY)' ANNOUNCED=yes nsys_scripts/profile.sh $(if $(RUN),--run '$(RUN)') $(ARGS) $(if $(CMD),-- $(CMD))
 
-test: setup-tests  ## run all tests but those of studies/ and in a browser (ARGS='-n 0': one by one)
+test: setup-tests  ## run all tests but those of kernels/, studies/ and in a browser (ARGS='-n 0': one by one)
 	@env -u PYTHON $(PY) -m pytest -n auto --maxprocesses 8 --dist loadgroup --ignore tests/browser --studies=without $(ARGS)
 
-test-studies: setup-tests  ## run the tests that guard only studies/
+test-studies: setup-tests  ## run the tests that guard only kernels/ or studies/
 	@env -u PYTHON $(PY) -m pytest -n auto --maxprocesses 8 --dist loadgroup --studies=only tests/cpu $(ARGS)
 
 test-fast: setup-tests  ## run the quick tests of the analysis, while you edit

@@ -15,6 +15,8 @@ from studies.baseline import measure as baseline
 from studies.baseline import tables
 from tests.declared import facts_of
 
+pytestmark = pytest.mark.studies
+
 SMALL = GPT2Config(n_layer=2, n_embd=32, n_head=4, n_positions=64, vocab_size=61)
 
 

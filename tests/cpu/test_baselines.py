@@ -6,6 +6,8 @@ import torch
 from harness import bench
 from kernels.registry import LIBRARY_KINDS, Variant, ops
 
+pytestmark = pytest.mark.studies
+
 EVERY = [(op, name) for op in ops().values() for name, variant in op.variants.items() if variant.kind in LIBRARY_KINDS]
 PLAIN = [(op, name) for op, name in EVERY if op.variants[name].kind == "torch" and not name.startswith("sdpa")]
 

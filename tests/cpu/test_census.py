@@ -4,6 +4,8 @@ import pytest
 
 from kernels import build, census, objects
 
+pytestmark = pytest.mark.studies
+
 SASS = """
 Fatbin elf code:
 ================

@@ -18,6 +18,8 @@ from kernels.decode.plan import Shape, pack, plan, unpack
 from studies.decode.measure_agreement import peaked_weights
 from studies.decode.measure_engines import sizes_of
 
+pytestmark = pytest.mark.studies
+
 H200 = Gpu("NVIDIA H200", (9, 0), 132, 232448)
 GPT2_SIZES = Sizes(12, 768, 12, 3072, 50257, 1024, 1e-5, 1, 1024, "bfloat16")
 

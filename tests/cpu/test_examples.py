@@ -14,6 +14,7 @@ from studies.publish import examples
 from tests.cpu.test_profile import prepared
 from tests.machine import ROOT, Machine
 
+pytestmark = pytest.mark.studies
 FOLDER = ROOT / "examples"
 SOURCES = sorted(path for path in FOLDER.iterdir() if path.suffix in (".py", ".cu"))
 KINDS = sorted(path for path in (FOLDER / "kinds").iterdir() if path.suffix in (".py", ".cu"))

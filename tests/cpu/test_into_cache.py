@@ -15,6 +15,8 @@ from harness.training import NoCache
 from harness.weights import build_model, load_weights
 from kernels.permute.op import split_chain
 
+pytestmark = pytest.mark.studies
+
 # --- the model -----------------------------------------------------------------------------------------------
 CONFIG = GPT2Config(vocab_size=97, n_positions=64, n_embd=128, n_layer=2, n_head=2)  # heads of 64: one `attend`
 NARROW = GPT2Config(vocab_size=97, n_positions=64, n_embd=32, n_layer=2, n_head=4)

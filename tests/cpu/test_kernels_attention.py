@@ -11,6 +11,8 @@ from kernels.attention import op as declared
 from kernels.attention.custom_op import attention, attention_windowed
 from kernels.registry import ops
 
+pytestmark = pytest.mark.studies
+
 FULL, WINDOWED = ops()["attention"], ops()["attention_windowed"]
 
 

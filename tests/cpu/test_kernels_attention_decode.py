@@ -13,6 +13,8 @@ from kernels.attention_decode.custom_op import attention_decode
 from kernels.attention_decode.op import split_bytes, splits
 from kernels.registry import ops
 
+pytestmark = pytest.mark.studies
+
 OP = ops()["attention_decode"]
 SHAPES = [(1, 1, 1, 64), (2, 3, 31, 64), (3, 1, 40, 64)]
 

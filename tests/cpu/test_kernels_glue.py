@@ -11,6 +11,8 @@ import pytest
 from kernels import build, glue, objects
 from kernels.registry import FOLDER, Launcher, ops
 
+pytestmark = pytest.mark.studies
+
 RUNGS = [(folder, variant) for folder, rungs in glue.folders().items() for _, variant in rungs]
 
 

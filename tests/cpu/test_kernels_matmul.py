@@ -1,11 +1,14 @@
 """matmul and gemv: byte and FLOP models, tolerance, what a rung does not take, floors, waves, the build for Hopper."""
 
+import pytest
 import torch
 
 from harness import bench
 from harness.bench_files import BENCH_ROWS
 from kernels import build, objects
 from kernels.registry import ops
+
+pytestmark = pytest.mark.studies
 
 MATMUL, GEMV = ops()["matmul"], ops()["gemv"]
 

@@ -13,6 +13,8 @@ from kernels.encoder.custom_op import encoder
 from kernels.registry import ops
 from kernels.residual.custom_op import residual
 
+pytestmark = pytest.mark.studies
+
 OPS = list(ops().values())
 IDS = [op.name for op in OPS]
 small = pytest.mark.parametrize("op", OPS, ids=IDS)

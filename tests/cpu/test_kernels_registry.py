@@ -12,6 +12,8 @@ import pytest
 from kernels import build, objects, registry
 from kernels.registry import ops
 
+pytestmark = pytest.mark.studies
+
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "kernels"
 VARIANTS = [(op, variant) for op in ops().values() for variant in op.variants.values()]

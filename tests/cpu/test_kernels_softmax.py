@@ -12,6 +12,8 @@ from kernels.registry import ops
 from kernels.softmax.custom_op import causal_softmax
 from kernels.softmax.op import causal_mask, reference
 
+pytestmark = pytest.mark.studies
+
 SOFTMAX = ops()["softmax"]
 
 

@@ -20,6 +20,8 @@ from studies.layers.measure import GPT2_LEVELS, Level
 from studies.layers.tables import BETWEEN
 from tests.declared import facts_of
 
+pytestmark = pytest.mark.studies
+
 SMALL = "n_layer=2,n_embd=32,n_head=4,n_positions=64,vocab_size=61"
 RUN = ["--config", SMALL, "--runs", "2", "--warmup", "0", "--device", "cpu"]
 MARK_NS, WORK_NS, LAUNCH_NS = 300, 1000, 50

@@ -9,6 +9,8 @@ import pytest
 from kernels.gpu import Gpu, modelling
 from kernels.matmul.traffic import Tiling, minimum_bytes
 
+pytestmark = pytest.mark.studies
+
 LARGE = (4096, 4096, 4096)
 STRIP = 128 * 4096 * 4  # bytes of 128 rows of `a`, or of 128 columns of `weight`
 OUT = (4096 * 4096 + 4096) * 4

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from analysis import report
 from analysis.capture.model import Capture
 from analysis.diagnosis.claims import Claim
 from analysis.diagnosis.measured import settle
@@ -276,8 +277,7 @@ def test_a_report_says_what_was_measured(tmp_path: Path) -> None:
     folder = score.unpack("blind_measured", program, "h100", tmp_path)
     known = json.loads((ROOT / "tests/answer_key/measured.json").read_text(encoding="utf-8"))["blind_measured"][program]
     (folder / "captures" / MEASURED.name).write_text(json.dumps(known))
-    words = ["analysis/report.py", str(folder), "--out", str(tmp_path / "report"), "--quiet"]
-    subprocess.run([sys.executable, *words], cwd=ROOT, check=True, capture_output=True)
+    assert report.main([str(folder), "--out", str(tmp_path / "report"), "--quiet"]) == 0
     first = json.loads((tmp_path / "report" / "report.json").read_text(encoding="utf-8"))["findings"][0]
     assert first["measured"]["slope"] == known["targets"][0]["slope"] == pytest.approx(1.04, abs=0.01)
     assert "Measured: the step grows by 104% (98% to 110%) of a delay of it. The replay says 100%." in first["sentence"]

@@ -14,6 +14,8 @@ from harness import gpt2
 from harness.gpt2 import GPT2, GPT2Config
 from harness.weights import build_model, load_weights
 
+pytestmark = pytest.mark.studies
+
 BF16 = torch.bfloat16
 CONFIG = GPT2Config(vocab_size=97, n_positions=64, n_embd=128, n_layer=2, n_head=2)  # heads of 64: one `attend`
 

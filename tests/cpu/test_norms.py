@@ -13,6 +13,8 @@ import torch
 from harness import bench
 from kernels.registry import Op, ops
 
+pytestmark = pytest.mark.studies
+
 MATMUL, ATTENTION, SOFTMAX, ONE_QUERY = (
     ops()[name] for name in ("matmul", "attention", "softmax", "attention_decode_grouped")
 )

@@ -9,6 +9,8 @@ import pytest
 
 from kernels.specimens.registry import FOLDER, HALVES, SETS, specimens, vocabulary
 
+pytestmark = pytest.mark.studies
+
 KERNELS = FOLDER / "captures"
 
 

@@ -16,6 +16,8 @@ from harness.weights import build_model, load_weights
 from harness.workloads import find_workload
 from studies.training import measure, memory
 
+pytestmark = pytest.mark.studies
+
 
 class Recorder:
     """Keeps the path of each range that opens."""

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 
+pytestmark = pytest.mark.studies
+
 TOKENS = torch.randint(0, 300, (2, 10), generator=torch.Generator().manual_seed(0))
 names = pytest.mark.parametrize("name", ["kernel_ledger", "kernel_ledger_softmax"])
 

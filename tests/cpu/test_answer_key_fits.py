@@ -1,0 +1,30 @@
+"""What is fitted to the answer key is what a fit gives now, and holds on sets that it left out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from analysis.diagnosis import built
+from tests.checkout import loaded
+
+pytestmark = pytest.mark.studies
+
+
+def test_weights_are_those_of_the_fit_and_hold_on_sets_that_it_left_out() -> None:
+    fit = loaded("tests/answer_key/kernels/fit.py")
+    assert np.allclose(fit.fit(fit.fitted()), fit.likelihood.weights(), rtol=1e-2, atol=1e-3, equal_nan=True)
+    rows = fit.left_out()
+    right = rows.groupby(["tier", "kind"])["right"].agg(["sum", "size"])
+    assert right.loc[[("default", "defect"), ("full", "defect")], "sum"].tolist() >= [214, 204]
+    assert right.loc[[("default", "clean"), ("full", "clean")], "sum"].tolist() == [57, 48]
+
+
+def test_intervals_are_those_fitted_to_the_committed_savings() -> None:
+    intervals = loaded("tests/answer_key/intervals.py")
+    table = intervals.rows()
+    fitted = intervals.fit(table)
+    assert fitted == built.fitted()
+    hits = [intervals.inside(of, fitted[str(group)])[0] for group, of in table.groupby("group")]
+    assert sum(hits) >= 0.8 * len(table)
+    assert len(table) >= 140
