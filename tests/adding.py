@@ -33,10 +33,8 @@ def metric(root: Path) -> None:
         root,
         "analysis/hardware/metrics.toml",
         """
-        [[column]]
-        name = "toy_bytes"
+        [column.toy_bytes]
         question = "dram"
-        unit = "byte"
         why = "bytes that came from DRAM, twice"
         source = "dram_read_bytes"
         from = [{ terms = { "dram__bytes_read.sum" = 2 }, not_cc = [87] }]

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import tomllib
 from collections.abc import Iterator, Sequence
@@ -23,6 +24,8 @@ _CATALOGUE = Path(__file__).with_name("metrics.toml")
 _OF_PEAK = ("dram_throughput_frac", "memory_throughput_frac", "l2_throughput_frac", "l1_throughput_frac",
             "sm_throughput_frac", "tensor_active_frac")  # fmt: skip
 _BEYOND = 1.15
+# The end of a column's name -> its unit.
+_UNITS = {"_byte_per_s": "byte/s", "_bytes": "byte", "_frac": "1", "_ns": "ns", "_hz": "hz", "_inst": "inst"}
 _OLDEST = 70  # the oldest architecture that the supported versions of ncu profile
 
 
@@ -92,8 +95,12 @@ class Stalls:
 def catalogue() -> tuple[tuple[Column, ...], Stalls]:
     """Return the columns in their order, and the stall reasons."""
     data = tomllib.loads(_CATALOGUE.read_text(encoding="utf-8"))
-    columns = tuple(Column(ways=tuple(map(_way, row.pop("from"))), **row) for row in data["column"])
-    return columns, _stalls(data["stall"])
+    return tuple(itertools.starmap(_column, data["column"].items())), _stalls(data["stall"])
+
+
+def _column(name: str, row: dict[str, Any]) -> Column:
+    unit = row.get("unit") or next(unit for end, unit in _UNITS.items() if name.endswith(end))
+    return Column(name, row["question"], unit, row["why"], row["source"], tuple(map(_way, row["from"])))
 
 
 def _way(way: dict[str, Any]) -> Way:
