@@ -37,6 +37,7 @@ Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
 ALIKE = 2.0  # times: a stream and a call that long ago may both be the cause
+QUEUED_NS = 15_000  # a launch that takes longer to begin waits for something
 SOON_NS = 8_000  # an end and a start this close may be cause and effect
 ALLOCATION = re.compile(
     r"(cu|hip)(da)?(Mem)?(Malloc|Alloc|Free|HostAlloc|HostRegister|HostUnregister|Map|Unmap|Create)"
@@ -504,13 +505,15 @@ def _events(graph: Graph) -> Graph:
     """Add the waits of streams for events: after cudaEventRecord and cudaStreamWaitEvent, as far as the times allow.
 
     The trace names no event, so a wait is for the last record of its thread, and for the next launch on another stream.
+    What neither its stream nor its call explained so well begins when the event lets it, late where the GPU is full.
     """
     records = np.array([bool(_RECORD.match(name)) for name in graph.c_name], bool)
     waits = np.array([bool(_WAIT.match(name)) for name in graph.c_name], bool)
     graph = _serial(graph)
     if not waits.any():
         return graph
-    dep, gap = graph.o_dep.copy(), graph.o_dep_gap.copy()
+    dep, gap, lag, after = graph.o_dep.copy(), graph.o_dep_gap.copy(), graph.o_lag.copy(), graph.o_after.copy()
+    usual = float(np.median(lag)), float(np.median(after[np.isfinite(after)])) if np.isfinite(after).any() else 0.0
     first_op: dict[int, int] = {}
     last_op: dict[int, int] = {}
     for row, call in enumerate(graph.o_call.tolist()):
@@ -531,11 +534,13 @@ def _events(graph: Graph) -> Graph:
                     waiting is not None and graph.o_stream[row] != graph.o_stream[waiting] and dep[row] < 0
                     and graph.o_end[waiting] <= graph.o_start[row]
                 ):  # fmt: skip
-                    dep[row] = waiting
-                    gap[row] = min(1_500.0, graph.o_start[row] - graph.o_end[waiting])
+                    dep[row], since = waiting, graph.o_start[row] - graph.o_end[waiting]
+                    gap[row] = min(1_500.0, since)
+                    if (late := max(lag[row], after[row])) > QUEUED_NS and ALIKE * since < late:
+                        gap[row], lag[row], after[row] = since, min(lag[row], usual[0]), min(after[row], usual[1])
                     waiting = None
                 launched = last_op[call]
-    return replace(graph, o_dep=dep, o_dep_gap=gap)
+    return replace(graph, o_dep=dep, o_dep_gap=gap, o_lag=lag, o_after=after)
 
 
 def _serial(graph: Graph) -> Graph:

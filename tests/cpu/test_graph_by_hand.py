@@ -439,6 +439,24 @@ def test_a_launch_after_a_wait_for_an_event_depends_on_the_launch_before_its_rec
     assert events(calls, [*ops[:3], ops[3] | {"dep": 0, "dep_gap": 3.0}, ops[4]])[3] == (0, 3)
 
 
+@pytest.mark.parametrize(
+    ("lag", "since", "told"),
+    [
+        (100_000.0, 49_999, (49_999, 4.0)),  # the GPU was full when the event let it begin
+        (100_000.0, 50_000, (1_500, 100_000.0)),  # no better than its call
+        (15_001.0, 4_000, (4_000, 4.0)),
+        (15_000.0, 4_000, (1_500, 15_000.0)),
+    ],
+)
+def test_an_event_that_explains_a_late_start_better_than_the_call_replaces_it(
+    lag: float, since: int, told: tuple[float, float]
+) -> None:
+    ops = [{"call": 0}, {"call": 0}, {"call": 3, "stream": 1, "start": 16 + since}]
+    for late in ("o_lag", "o_after"):
+        found = graphs._events(graph([{}, RECORD, WAIT, {}], ops, **{late: np.array([4.0, 4.0, lag])}))
+        assert (found.o_dep_gap[2], getattr(found, late)[2]) == told
+
+
 def test_a_wait_for_an_event_of_the_own_stream_holds_for_the_next_launch_on_another() -> None:
     calls = [{}, RECORD, WAIT, {}, {}]
     ops = [{"call": 0}, {"call": 3, "start": 70}, {"call": 4, "stream": 1, "start": 80}]
