@@ -156,7 +156,12 @@ def _find(capture: Capture, pid: int | None) -> Steady:
     found.sort(key=lambda one: one is not main)
     names: list[str] = []
     loads = _loads(capture)
-    kept = [one for one in found if one is main or (_beside(one, main, loads) and (one.marker or _works(one, works)))]
+    kept = [
+        one
+        for one in found
+        if one is main
+        or (_beside(one, main, loads) and (one.marker or (_works(one, works) and not _sets_up(one, main, ops))))
+    ]
     for place, one in enumerate(kept):
         name = one.name or ("step" if not place else f"phase {place + 1}")
         names.append(name if name not in names else f"{name} ({place + 1})")
@@ -225,6 +230,18 @@ def _beside(phase: Phase, main: Phase, loads: IntArray) -> bool:
     loading = np.searchsorted(loads, phase.end_ns) > np.searchsorted(loads, phase.start_ns)
     large = phase.launches >= max(EARLY * main.launches, LEAST_LAUNCHES) and took >= EARLY * whole
     return bool(large and phase.count >= MOST_WARM_UPS and loading.mean() < 0.5)
+
+
+def _sets_up(phase: Phase, main: Phase, ops: pd.DataFrame) -> bool:
+    """Return whether a phase before the main one copies for longer than it computes, as where layers get weights."""
+    if phase.end_ns[-1] > main.start_ns[main.steady[0]]:
+        return False
+    begun = ops["start_ns"].to_numpy(np.int64)
+    own = ops[
+        (begun >= phase.gpu_start_ns[0]) & (begun < phase.gpu_end_ns[-1]) & (ops["pid"] == phase.pid).fillna(False)
+    ]
+    took = own["duration_ns"].groupby(own["kind"]).sum()
+    return bool(took.get("kernel", 0) < took.get("memcpy", 0))
 
 
 def _loads(capture: Capture) -> IntArray:

@@ -624,6 +624,8 @@ def test_two_phases_stand_with_the_one_that_takes_most_time_first() -> None:
     ops = [*run("abcd" * 12), *run("xyzuvw" * 30, begin=10_600)]
     found = steady.find(captured(ops))
     assert [(one.name, one.launches) for one in found.phases] == [("step", 6), ("phase 2", 4)]
+    weights = [one | {"kind": "memcpy"} if one["name"] in ("a", "b", "c") else one for one in ops]
+    assert [one.name for one in steady.find(captured(weights)).phases] == ["step"]
     marked = replace(
         captured(ops), ranges=ranges(*[("it", 10_590 + 1_200 * at, 11_700 + 1_200 * at) for at in range(30)])
     )
