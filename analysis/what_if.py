@@ -9,6 +9,7 @@ import json
 import re
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from analysis.replay.simulate import simulate
 from analysis.replay.steady import find
 
 PROGRAM = program("what_if.py", "what-if")
+WIDEST = 0.24  # of the step: a wider interval tells little, and built changes saved as much as its upper part
 VALUED = {"scale": "0.5", "host": "0.5", "bucket": "4", "stream": "NAME"}  # changes with a value, and an example
 
 
@@ -43,7 +45,9 @@ def replayed(
         UsageError, InputError: as `what_if`, or the capture has no steady step.
     """
     chosen, change = _made(capture, _chosen(capture, phase), asked)
-    return chosen, saving(chosen, change), change
+    found = saving(chosen, change)
+    low = max(found.low, found.high - WIDEST)
+    return chosen, replace(found, low=low, low_ns=low * chosen.told_ns), change
 
 
 def what_if(capture: Capture, step: Step, asked: Sequence[tuple[str, str, str]]) -> Change:

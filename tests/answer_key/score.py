@@ -41,7 +41,7 @@ SETS = (
     "blind_measured",
 )
 KNOWN, WORTH, WINS = 0.02, 0.01, 0.03  # half of the interval of a pair that counts; worth advising; more than nothing
-REPLAY_WIDTH, SCREEN_WIDTH = 0.24, 0.5  # widest interval of a prediction, of the step
+REPLAY_WIDTH, SCREEN_WIDTH = 0.24 + 1e-9, 0.5 + 1e-9  # widest interval of a prediction, of the step
 
 
 @dataclass(frozen=True)
