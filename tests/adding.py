@@ -142,16 +142,9 @@ def table(root: Path) -> None:
         '''
         """What a toy metric and a toy file say of each kernel."""
 
-        from __future__ import annotations
-
-        from typing import TYPE_CHECKING
-
         import pandas as pd
 
-        from analysis.tables.declare import Column, table
-
-        if TYPE_CHECKING:
-            from analysis.facts import Facts
+        from analysis.tables.declare import Column, Facts, table
 
 
         @table(

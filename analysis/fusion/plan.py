@@ -20,7 +20,6 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import chain as joined
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -31,12 +30,9 @@ from analysis.formats.views import holds
 from analysis.fusion import opmap
 from analysis.tables.attribution import fold_paths
 from analysis.tables.copies import WITHIN, direction_of
-from analysis.tables.declare import Column, part, table
+from analysis.tables.declare import Column, Facts, part, table
 from analysis.tables.layers import GRAPH_MARK, place_recorded
 from analysis.tables.roofline import dram_roof
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
 
 MOST_LAUNCHES = 20_000  # the plan of a longer capture covers its first so many operations
 FAR_BEYOND_L2 = 4  # little traffic of a working set of so many times L2 stays in L2

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
 from analysis.formats.inductor import INDUCTOR
 from analysis.page import mpl
 from analysis.page.canvas import BLUE, GREEN, GREY, ORANGE, draw_legend, drawable, new_canvas, place_axes, style_context
-from analysis.tables.declare import picture
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
+from analysis.tables.declare import Facts, picture
 
 MOST = 40  # kernels of one picture
 KINDS = {"product": BLUE, "reduction": ORANGE, "pointwise": GREEN, "other": GREY}

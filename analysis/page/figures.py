@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -33,10 +33,7 @@ from analysis.page.canvas import (
 from analysis.page.colours import STALLS
 from analysis.tables import layers as layer_tables
 from analysis.tables import traffic as traffic_tables
-from analysis.tables.declare import picture
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
+from analysis.tables.declare import Facts, picture
 
 LEVELS = {  # level -> (name, colour, marker); colour and marker say the same
     "dram": ("DRAM", BLUE, "o"),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from analysis.page import mpl, text
 from analysis.page.canvas import (
     BLACK,
@@ -19,10 +17,7 @@ from analysis.page.canvas import (
     place_axes,
     style_context,
 )
-from analysis.tables.declare import picture
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
+from analysis.tables.declare import Facts, picture
 
 # Link or kind of collective -> colour. Links of the host are drawn dashed.
 _COLOURS = {

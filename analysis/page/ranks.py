@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from analysis.diagnosis.rank_steps import build_rank_steps
 from analysis.page import mpl, text
 from analysis.page.canvas import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION, draw_legend, new_canvas, style_context
-from analysis.tables.declare import picture
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
+from analysis.tables.declare import Facts, picture
 
 MOST_RANKS = 16  # lanes
 _COLOURS = (BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from analysis.diagnosis.scenes import Bars, Scene, scenes_of
 from analysis.page import mpl, text
@@ -22,10 +21,7 @@ from analysis.page.canvas import (
     place_axes,
     style_context,
 )
-from analysis.tables.declare import Drawn, picture
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
+from analysis.tables.declare import Drawn, Facts, picture
 
 _COLOURS = {
     "about": VERMILION, "kernel": SLATE, "graph": GREEN, "memcpy": SKY, "memset": SKY, "migration": SKY,

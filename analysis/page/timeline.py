@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,12 +24,9 @@ from analysis.page.canvas import (
 )
 from analysis.page.data import packed
 from analysis.tables import devices as device_tables
-from analysis.tables.declare import picture
+from analysis.tables.declare import Facts, picture
 from analysis.tables.gaps import gpu_label
 from analysis.tables.lanes import Lanes
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
 
 MAX_PLACES = 16
 _STRETCHES = 600  # equal parts of the capture's time; a page cannot show more

@@ -21,11 +21,11 @@ from analysis.diagnosis.spans import build_spans
 from analysis.formats import writing
 from analysis.formats.errors import UsageError
 from analysis.formats.symbols import split_device
+from analysis.tables.declare import Facts
 from analysis.tables.lanes import call_of_op, calls_of, pauses_of
 from analysis.tables.sampled import build_sampled_times
 
 if TYPE_CHECKING:
-    from analysis.facts import Facts
     from analysis.replay.simulate import Run
 
 MARKS, GPUS = 1 << 30, (1 << 30) + 1  # process of findings and pauses, and of the first GPU: no real process has these

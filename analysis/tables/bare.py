@@ -8,10 +8,8 @@ state. The occurrences of a range on one thread are sorted by time, and the late
 occurrences are left out if they take more than 1.5 times the median of that half and more than its 95th percentile.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,10 +19,7 @@ from analysis.formats.bare import BARE_RANGES, PUSH
 from analysis.formats.report import Missing, Reason
 from analysis.formats.spans import quantiles
 from analysis.tables.attribution import fold_paths
-from analysis.tables.declare import TOP, Column, part, table
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
+from analysis.tables.declare import TOP, Column, Facts, part, table
 
 SLOWER = 1.5  # a leading occurrence above this multiple of the later half's median is a first one
 TO_START, TO_END, HARNESS = "start to start", "start to end", "harness"

@@ -5,10 +5,7 @@ rank: the aligned starts of all ranks, and, where all ranks end together, the du
 common clock. How far the two differ is the uncertainty of the call.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -23,13 +20,9 @@ from analysis.formats.words import count_of
 from analysis.hardware.devices import find_device
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths
 from analysis.tables.collectives import with_bytes
-from analysis.tables.declare import Column, part, table
+from analysis.tables.declare import Column, Facts, part, table
 from analysis.tables.links import roof_at
 from analysis.tables.sampled import device_number
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
-
 
 SENT = "nvlink_tx_frac"
 RAW = 478.1 / 450  # what a share of 1 is, over the datasheet's rate: 18 links of 26.562 GB/s on an H100

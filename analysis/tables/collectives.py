@@ -5,12 +5,9 @@ order of launches. If every rank needs data from all others, all end together. S
 how far the clocks differ.
 """
 
-from __future__ import annotations
-
 import functools
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -24,13 +21,10 @@ from analysis.formats.report import Missing, Reason
 from analysis.formats.run import PEER_COPY
 from analysis.formats.words import count_of, duration
 from analysis.tables.attribution import fold_paths, or_outside
-from analysis.tables.declare import Column, part, table
+from analysis.tables.declare import Column, Facts, part, table
 from analysis.tables.kernels import by_share
 from analysis.tables.links import roof_at
 from analysis.tables.rank_places import COMMUNICATION
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
 
 LEAST_LEAD_NS = 1_000_000  # ranks begin so far apart by themselves; a profiler takes longer to open its window
 WAITING_KINDS = (*TOGETHER, "broadcast", "reduce", "barrier")  # collectives in which a rank waits for another

@@ -7,13 +7,10 @@ than its call. It is known if as many launches lie between two fused kernels as 
 that stays uncertain gets no module.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -24,10 +21,7 @@ from analysis.formats.place import profile
 from analysis.formats.report import Missing, Reason
 from analysis.formats.words import count_of
 from analysis.tables.attribution import fold_paths, or_outside
-from analysis.tables.declare import Column, part, table
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
+from analysis.tables.declare import Column, Facts, part, table
 
 COMPILED_MARK = "[compiled] "
 NO_MODULE = "no module"  # stands for operations outside all modules, such as those of a plain function

@@ -3,10 +3,6 @@
 A table without rows has its own gap beside its declaration.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pandas as pd
 
 from analysis.capture.model import Capture
@@ -17,11 +13,8 @@ from analysis.formats.report import Missing, Reason
 from analysis.formats.run import OPS
 from analysis.hardware.devices import find_device
 from analysis.tables.conditions import CPU, compute_capability, where_it_ran
-from analysis.tables.declare import part
+from analysis.tables.declare import Facts, part
 from analysis.tables.remedies import BARE_TIMES, METRICS, ROOFS
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
 
 
 @part("missing")

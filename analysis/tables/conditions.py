@@ -1,21 +1,16 @@
 """List the conditions of the measurement. Without them, a reader cannot judge the numbers."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
 from analysis.capture.model import Capture
 from analysis.hardware.devices import Attributes
-from analysis.tables.declare import part
+from analysis.tables.declare import Facts, part
 from analysis.tables.join import Joined
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
 
 Ncu = dict[str, Any] | None  # the content of ncu's status files
 _CLOCKS = (("SM clock", "sm_mhz", "MHz"), ("memory clock", "memory_mhz", "MHz"), ("power", "power_w", "W"))

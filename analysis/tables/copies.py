@@ -1,10 +1,7 @@
 """Sum up copies, sets and migrations of unified memory, by direction and memory."""
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -14,11 +11,8 @@ from analysis.capture.nsys_csv import kind_of_operation
 from analysis.formats import intervals
 from analysis.hardware.devices import Device
 from analysis.tables.attribution import fold_paths, or_outside
-from analysis.tables.declare import Column, table
+from analysis.tables.declare import Column, Facts, table
 from analysis.tables.kernels import by_share
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
 
 WORK = ("kernel", "graph")  # kinds of GPU operations that compute; all others move or set bytes
 WITHIN = "Device-to-Device"

@@ -1,16 +1,9 @@
 """Build the table of counters of each kernel, with the usual metrics as columns."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pandas as pd
 
-from analysis.tables.declare import Column, table
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
+from analysis.tables.declare import Column, Facts, table
 
 # Column of the table -> unit and meaning. Means over the launches are weighted by duration.
 _MEANS = (

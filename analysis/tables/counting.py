@@ -1,9 +1,5 @@
 """Show the launches that a plan chose to count (`python -m analysis.counting`), and those that they represent."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -13,10 +9,7 @@ from analysis.formats.report import Missing, Reason
 from analysis.formats.words import share
 from analysis.tables import groups
 from analysis.tables.attribution import or_outside
-from analysis.tables.declare import Column, part, table
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
+from analysis.tables.declare import Column, Facts, part, table
 
 
 def replayed(count_plan: pd.DataFrame) -> npt.NDArray[np.int64]:

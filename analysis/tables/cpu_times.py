@@ -1,18 +1,11 @@
 """Sum up the CPU time of each range without the ranges inside it, for a run without a GPU."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pandas as pd
 
 from analysis.tables.attribution import fold_paths, parent_rows
-from analysis.tables.declare import Column, table
+from analysis.tables.declare import Column, Facts, table
 from analysis.tables.kernels import by_share
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
 
 
 def self_times(ranges: pd.DataFrame) -> np.ndarray:

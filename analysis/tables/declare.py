@@ -24,9 +24,9 @@ import pandas as pd
 from analysis.formats.report import Missing
 
 if TYPE_CHECKING:
-    from analysis.facts import Facts
-
-    Draw = Callable[[Facts, str], Any]  # a figure, None, or several `Drawn`
+    from analysis.facts import Facts as Facts
+else:
+    Facts = Any  # facts.py imports the tables; at run time the name stands in annotations alone
 
 TIERS = ("static", "timing", "sampled", "counters")
 # What the values of a column rest on: a tier, `key` (they name the subject of the row) or `row` (the tier of the row).
@@ -39,6 +39,7 @@ ALL_COUNT = ("note", "missing")
 
 Glance = Callable[[pd.DataFrame], pd.DataFrame]
 Rows = Callable[..., pd.DataFrame | None]
+Draw = Callable[[Facts, str], Any]  # a figure, None, or several `Drawn`
 
 
 def _inert(cells: pd.Series) -> pd.Series:

@@ -1,10 +1,7 @@
 """Sum up the time of each GPU, and of each process if there are several: kernels, copies, both, and idle."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -13,10 +10,7 @@ from analysis.formats import intervals
 from analysis.formats.distinct import repeats
 from analysis.formats.words import count_of
 from analysis.tables.copies import WORK
-from analysis.tables.declare import Column, part, table
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
+from analysis.tables.declare import Column, Facts, part, table
 
 
 @dataclass(frozen=True)

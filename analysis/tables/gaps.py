@@ -3,10 +3,6 @@
 Busy time is the union of the intervals in which a GPU operation ran.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pandas as pd
 
@@ -15,10 +11,7 @@ from analysis.formats.ranges import is_step
 from analysis.tables import set_up as set_up_steps
 from analysis.tables.attribution import innermost
 from analysis.tables.copies import WORK
-from analysis.tables.declare import Column
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
+from analysis.tables.declare import Column, Facts
 
 WHOLE_CAPTURE = "capture"
 # Below this, the GPU idles for more than a fifth of the bare step. Faster kernels alone cannot win that time back.

@@ -1,19 +1,12 @@
 """Build graphs.csv: the launches of CUDA graphs in the timeline, and their share of the GPU time."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pandas as pd
 
 from analysis.formats.distinct import numbered, several
 from analysis.tables.attribution import fold_paths, or_outside
 from analysis.tables.copies import WORK
-from analysis.tables.declare import Column, table
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
+from analysis.tables.declare import Column, Facts, table
 
 NODES, WHOLE = "nodes", "whole"
 

@@ -1,15 +1,8 @@
 """Sum up the host's time: CUDA API calls, calls of the operating system, and ranges, from nsys' sums."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pandas as pd
 
-from analysis.tables.declare import Column, table
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
+from analysis.tables.declare import Column, Facts, table
 
 CUDA, SYSTEM, RANGES = "CUDA API", "OS runtime", "NVTX range"
 # Source -> its reports, the better one first. Ranges count only without a trace of them.

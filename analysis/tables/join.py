@@ -5,11 +5,9 @@ tools, and its ordinal among equals in that path. Grid and block must then be eq
 possible match is refused with the reason, and never guessed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,10 +18,7 @@ from analysis.formats.collectives import communicates
 from analysis.formats.report import Missing, Reason
 from analysis.tables import groups
 from analysis.tables.attribution import fold_paths, or_outside
-from analysis.tables.declare import Column, part, table
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
+from analysis.tables.declare import Column, Facts, part, table
 
 Rows = npt.NDArray[np.int64]
 PAGES_DIFFER = 0.01  # two pages of one capture round differently, but by less than a hundredth …

@@ -1,19 +1,12 @@
 """List the kernels of each layer: one row per kernel, folded range, grid and block."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pandas as pd
 
 from analysis.formats import symbols
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths, or_outside
-from analysis.tables.declare import TOP, Column, table
+from analysis.tables.declare import TOP, Column, Facts, table
 from analysis.tables.slack import KEY, slack
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
 
 
 def measured_launches(joined_launches: pd.DataFrame, counters: pd.DataFrame, derived: pd.DataFrame) -> pd.DataFrame:

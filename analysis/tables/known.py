@@ -1,21 +1,15 @@
 """Hold samples against launches of known bytes, which harness/known_bytes.cu and harness/known_links.py make."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from analysis.samples.fit import FAINT, FAINT_MOST
-from analysis.tables.declare import Column, table
+from analysis.tables.declare import Column, Facts, table
 from analysis.tables.sampled import READ, WRITE, OfGpu
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
 
 _KNOWN = re.compile(r"(?:^|/)known (read|copy|write|spin|peer|allreduce)(\d+)MiB(?=/|$)")
 SENT, RECEIVED = "nvlink_tx_frac", "nvlink_rx_frac"

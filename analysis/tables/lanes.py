@@ -3,11 +3,8 @@
 Times count from the first GPU operation, as in operations.csv.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -15,10 +12,8 @@ import pandas as pd
 from analysis.capture.model import IntArray
 from analysis.formats import intervals
 from analysis.formats.distinct import numbered, repeats
+from analysis.tables.declare import Facts
 from analysis.tables.operations import operation_rows
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
 
 MOST_THREADS = 6  # the threads with most calls and ranges
 MOST_CALLS, MOST_RANGES = 40_000, 20_000

@@ -1,9 +1,6 @@
 """Build layers.csv and layers_folded.csv: kernel time by range, with and without nested ranges."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -13,10 +10,7 @@ from analysis.formats.ranges import never_closes
 from analysis.formats.report import Missing, Reason
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths, parent_rows
 from analysis.tables.compiled import place_compiled
-from analysis.tables.declare import TOP, Column, part, table
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
+from analysis.tables.declare import TOP, Column, Facts, part, table
 
 GRAPH_MARK = "[graph] "
 

@@ -1,17 +1,12 @@
 """Build links.csv: the bandwidth of each link over the size of a transfer. It is the roof of copies and collectives."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from analysis.formats.words import count_of
-from analysis.tables.declare import Column, part, table
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
+from analysis.tables.declare import Column, Facts, part, table
 
 
 @table(

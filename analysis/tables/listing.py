@@ -1,17 +1,11 @@
 """List the source of each sampled kernel in full: its lines, and the instructions that the compiler made of them."""
 
-from __future__ import annotations
-
 from pathlib import PurePath
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from analysis.tables.declare import Column, table
+from analysis.tables.declare import Column, Facts, table
 from analysis.tables.source import instructions, text_of_lines
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
 
 MOST_KERNELS = 40  # those with most samples
 SECTOR_BYTES = 32

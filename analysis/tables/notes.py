@@ -1,8 +1,6 @@
 """Write the notes of a report, which a reader needs to understand it, in the order of the page."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
@@ -10,10 +8,7 @@ from analysis.capture.model import Capture
 from analysis.formats.report import Missing, Reason
 from analysis.formats.words import count_of, duration
 from analysis.tables import attribution, layers, nsys_sums
-from analysis.tables.declare import part
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
+from analysis.tables.declare import Facts, part
 
 
 def nsys_equality(capture: Capture, gpu_ops: pd.DataFrame, ranges: pd.DataFrame) -> tuple[int, int]:

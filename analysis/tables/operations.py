@@ -1,20 +1,13 @@
 """List the time of each GPU operation, and the durations of each kernel's launches."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pandas as pd
 
 from analysis.formats import symbols
 from analysis.formats.words import count_of
-from analysis.tables.declare import Column, part, table
+from analysis.tables.declare import Column, Facts, part, table
 from analysis.tables.gaps import step_labels
 from analysis.tables.slack import KEY
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
 
 MOST_OPERATIONS = 100_000  # rows of operations.csv; a longer timeline merges neighbours of a lane
 _MOST_BYTES = 40_000_000  # of names and ranges in operations.csv

@@ -1,8 +1,6 @@
 """Find the steps of programs without ranges: iterations of the longest repeating period of their launches."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -10,10 +8,7 @@ import pandas as pd
 
 from analysis.capture.model import RANGES_COLUMNS, Capture, as_table, empty_table
 from analysis.formats.ranges import is_own
-from analysis.tables.declare import part
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
+from analysis.tables.declare import Facts, part
 
 ITERATION = "iteration"
 LEAST_REPEATS, LEAST_LAUNCHES = 3, 20  # a period needs this many repeats and launches

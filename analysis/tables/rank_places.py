@@ -4,10 +4,8 @@ Here a *place* is one GPU as one process uses it. In a distributed program, a pl
 process with several GPUs, it is a GPU. Places are numbered from 0.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,11 +21,8 @@ from analysis.formats.symbols import split_device
 from analysis.formats.words import count_of
 from analysis.tables import attribution
 from analysis.tables.copies import WORK, direction_of
-from analysis.tables.declare import part
+from analysis.tables.declare import Facts, part
 from analysis.tables.gaps import gpu_label
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
 
 PEER = "Peer-to-Peer"
 _GROUP_BEGIN, _GROUP_END = "ncclGroupStart", "ncclGroupEnd"

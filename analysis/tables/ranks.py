@@ -1,8 +1,6 @@
 """Build the tables of ranks: how much each computes, communicates, copies and idles, and who waits for whom."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,10 +10,7 @@ from analysis.formats import intervals
 from analysis.formats.words import duration
 from analysis.tables.collectives import Matched
 from analysis.tables.copies import WORK
-from analysis.tables.declare import Column, part, table
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
+from analysis.tables.declare import Column, Facts, part, table
 
 RANK = Column("rank", "rank, or the GPU where ranks are unknown", "key")
 

@@ -1,18 +1,11 @@
 """Show what kernels find in L2 in the running program: what they read from DRAM alone, less what they read in place."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pandas as pd
 
 from analysis.samples.overlap import Floats
-from analysis.tables.declare import Column, table
+from analysis.tables.declare import Column, Facts, table
 from analysis.tables.sampled import OTHERS, READ, OfGpu, named
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
 
 ONLY_WRITE = ("[CUDA memset]", "[CUDA memcpy Host-to-Device]")
 FLUSHED = "all"  # ncu's cache control: it flushes the caches before each kernel

@@ -1,9 +1,7 @@
 """Compute each kernel's share of its roof, at every memory level, for measured and datasheet roofs."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,11 +9,8 @@ import pandas as pd
 from analysis.formats.place import here
 from analysis.formats.report import Missing, Reason
 from analysis.hardware.devices import Device
-from analysis.tables.declare import Column, part, table
+from analysis.tables.declare import Column, Facts, part, table
 from analysis.tables.remedies import METRICS
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
 
 LEVELS = {"dram": ("dram_read_bytes", "dram_write_bytes"), "l2": ("l2_bytes",), "l1": ("l1_bytes",)}
 

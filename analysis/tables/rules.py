@@ -1,18 +1,11 @@
 """List the messages of ncu's own rules about each kernel. They are evidence, apart from this report's findings."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pandas as pd
 
 from analysis.formats import symbols
 from analysis.formats.report import Missing, Reason
 from analysis.tables.attribution import fold_paths, or_outside
-from analysis.tables.declare import Column, table
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
+from analysis.tables.declare import Column, Facts, table
 
 KEY = ["kernel", "range", "section", "rule", "type", "speedup_type", "shape"]
 _TYPES = ["OPT", "WRN", "INF", "ERR"]

@@ -4,12 +4,10 @@ Evidence `sampled`: counters of the GPU, read every 100 µs while the program ru
 its launches. They are never mixed with counters of ncu, which replays each kernel alone.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,11 +20,8 @@ from analysis.samples.attribute import Attributed, attribute, of_repeats
 from analysis.samples.neighbours import RESOLVED, Figure
 from analysis.samples.overlap import Ints, Launches, samples_of
 from analysis.tables.attribution import UNATTRIBUTED, paths_of
-from analysis.tables.declare import Column, part, table
+from analysis.tables.declare import Column, Facts, part, table
 from analysis.tables.groups import GROUP, with_groups
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
 
 READ, WRITE, CLOCK = "dram_read_frac", "dram_write_frac", "gpc_clock_hz"
 CAPTURE, PAUSES = "capture", "pauses"  # stretches of sampled_steps beside the steps

@@ -3,10 +3,7 @@
 A profiler sees such a step as one in which the GPU hardly works. It happens once, so it is not judged as an idle step.
 """
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -15,10 +12,7 @@ from analysis.capture.model import Capture
 from analysis.formats import intervals
 from analysis.formats.words import count_of, duration
 from analysis.tables.copies import WORK
-from analysis.tables.declare import part
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
+from analysis.tables.declare import Facts, part
 
 SET_UP = "set-up"
 MOST = 2  # calls of a step that load or record and are no first calls yet: a step that always does so is judged

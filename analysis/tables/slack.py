@@ -1,9 +1,5 @@
 """Say how much later the launches of a kernel could end, and for how much of a step the step waits for them."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pandas as pd
 
@@ -12,9 +8,7 @@ from analysis.replay.decompose import Decomposition, decompose
 from analysis.replay.savings import Step, step
 from analysis.replay.steady import Steady, find
 from analysis.tables.attribution import fold_paths, or_outside
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
+from analysis.tables.declare import Facts
 
 KEY = ["kernel", "range", "grid", "block"]
 

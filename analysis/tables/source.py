@@ -1,19 +1,12 @@
 """List the hottest source lines of each kernel, by samples of the program counter."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pandas as pd
 
 from analysis.capture.ncu_source import preferred
 from analysis.formats.place import profile
 from analysis.formats.report import Missing, Reason
-from analysis.tables.declare import Column, table
+from analysis.tables.declare import Column, Facts, table
 from analysis.tables.rules import with_launch
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
 
 MOST = 10  # lines of a kernel
 

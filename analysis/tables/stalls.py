@@ -1,19 +1,12 @@
 """Compute the shares of stall reasons of each kernel, from one family: counters, else samples."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pandas as pd
 
 from analysis.formats.report import Missing, Reason
-from analysis.tables.declare import Column, table
+from analysis.tables.declare import Column, Facts, table
 from analysis.tables.kernels import by_share
 from analysis.tables.remedies import METRICS
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
 
 # Family -> prefix of its columns, and the column that weights a launch. Counters are warps per issued instruction,
 # samples are absolute numbers.

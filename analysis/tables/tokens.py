@@ -1,18 +1,13 @@
 """Split the time of a step that decodes one token: bytes, exchanges, other kernel work, gaps, the host."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from analysis.capture.model import Capture
 from analysis.formats import intervals
-from analysis.tables.declare import Column, table
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
+from analysis.tables.declare import Column, Facts, table
 
 DECODE = "decode"
 BYTES, KERNELS, GAPS, HOST = "bytes", "kernels beyond the bytes", "gaps between kernels", "waiting for the host"

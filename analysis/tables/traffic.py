@@ -1,17 +1,10 @@
 """Build the byte ledger: the minimum, predicted and measured bytes of each innermost range."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pandas as pd
 
 from analysis.tables.attribution import fold_paths
 from analysis.tables.copies import WITHIN, direction_of
-from analysis.tables.declare import Column, table
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
+from analysis.tables.declare import Column, Facts, table
 
 PREDICTED = ["minimum_bytes", "predicted_unfused_bytes", "predicted_fused_bytes"]
 VISIBLE_FRAC = 0.01

@@ -1,15 +1,8 @@
 """Say how busy each kernel keeps the units of the GPU, and how often it spills registers."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pandas as pd
 
-from analysis.tables.declare import Column, table
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
+from analysis.tables.declare import Column, Facts, table
 
 # column of the table -> column of the catalogue, and meaning
 _BUSY = {

@@ -5,8 +5,6 @@ environment sets it. The weights are those of the other rungs. tinygrad is an op
 `tinygrad` says how to install it.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import time
