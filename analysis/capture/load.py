@@ -179,6 +179,7 @@ def load(paths: Sequence[Path], progress: bool = False, style: NumberStyle | Non
     found = _Found()
     sizes = Counter(_size(path) for path, _, _, leads_out in listed if not leads_out)
     digests: dict[bytes, str] = {}
+    pages: list[Source] = []
     for path, name, named, leads_out in tqdm(
         listed, "reading exports", disable=not progress, leave=False, unit="file", delay=0.5
     ):
@@ -192,7 +193,8 @@ def load(paths: Sequence[Path], progress: bool = False, style: NumberStyle | Non
             digest = _digest(path) if sizes[size] > 1 else b""
             reader = _read_timeline if sniffed.timeline else READERS.get(sniffed.kind)
             if sniffed.kind == _PAGE and not named:
-                reader = None  # a README that quotes output is no capture
+                reader = None  # a README that quotes output is no capture, unless it is all there is
+                pages.append(Source(path, name, size, sniffed, style))
             if digest in digests and reader:
                 found.files.append(SourceFile(name, "ignored", 0, size, f"the same as {digests[digest]}"))
                 continue
@@ -214,6 +216,10 @@ def load(paths: Sequence[Path], progress: bool = False, style: NumberStyle | Non
         if sniffed.kind != OURS:
             found.refused.append((name, sniffed))
         found.files.append(SourceFile(name, "ignored", 0, size, f"{sniffed.found}; {sniffed.advice}"))
+    if len(pages) == 1 and all(file.kind == "ignored" for file in found.files):
+        found.refused = [one for one in found.refused if one[0] != pages[0].name]
+        found.files = [file for file in found.files if file.name != pages[0].name]
+        _read_page(found, pages[0])
     return _put_together(found, [str(path) for path in paths])
 
 

@@ -53,6 +53,8 @@ _TITLE = re.compile(
 )
 _BETWEEN = ("Processing [", "Exporting ", "SKIPPED: ", "Report was success", "Generating ")
 _RULER = re.compile(r" *-+(?:  ?-+){2,} *|\+(?:-+\+){3,}")  # `--format column` and `--format table`
+_WIDE = re.compile(r"\s{2,}")
+_LEFT_OUT = re.compile(r"\s*(?:\.{3,}|…)\s*")  # people write dots for rows that they leave out of a paste
 _NUMBER = re.compile("[-+]?[0-9.][0-9.,eE+' \u00a0\u202f\u2009\u2019-]*")
 # Title of a report -> report whose header its tables have: names from before 2022, and reports that share a header.
 _TITLED = {
@@ -832,6 +834,9 @@ def _read_console(
         text, following = _line_at(raw, at)
         if not text.strip() or text == ruler:
             break
+        if _LEFT_OUT.fullmatch(text):
+            at = following
+            continue
         cells = _console_cells(text, spans, header)
         last = following == len(raw) and raw[-1:] != b"\n"
         if cells is None or (last and "" in cells):
@@ -849,9 +854,21 @@ def _read_console(
 
 
 def _console_cells(line: str, spans: list[tuple[int, int]], header: Header) -> list[str] | None:
-    """Return the cells of a console row; None if text stands between the columns or a number cell holds no number."""
-    cells = []
+    """Return the cells of a console row; None if text stands between the columns or a number cell holds no number.
+
+    Names edited in a paste move the columns: then two blanks divide the cells, if that gives one for each column.
+    """
     boxed = line.startswith("|")
+    cells = _cells_below(line, spans, header, boxed)
+    if cells is None and not boxed:
+        moved = _WIDE.split(line.strip())
+        cells = moved if len(moved) == len(spans) and _all_fit(moved, header) else None
+    return cells
+
+
+def _cells_below(line: str, spans: list[tuple[int, int]], header: Header, boxed: bool) -> list[str] | None:
+    """Return the cells of a console row that stand below the dashes of its ruler; None as in `_console_cells`."""
+    cells = []
     for place, (start, end) in enumerate(spans):
         last = place + 1 == len(spans)
         cells.append(line[start : None if last and not boxed else end].strip())

@@ -132,5 +132,5 @@ def is_markdown(raw: bytes | mmap.mmap) -> bool:
 
 MARKDOWN: Named = (
     "a Markdown page that quotes output of nsys or ncu",
-    "give the export that it quotes, or copy one block between fences into a text file of its own",
+    "give the export that it quotes, or the page itself by its name",
 )

@@ -43,19 +43,26 @@ def mend(text: str) -> str:
     at = 0
     while at < len(lines):
         found = _header(lines[at])
-        below = lines[at + 1] if at + 1 < len(lines) else ""
         if found is None:
             made.append(lines[at])
             at += 1
             continue
         cells, header = found
         made.append(",".join(cells))
-        at += 1 + bool(_RULER.fullmatch(below))
+        at += 1
+        first = next((row for row in range(at, min(at + 4, len(lines))) if not _is_empty(lines[row])), at)
+        if first < len(lines) and _row(lines[first], header):
+            at = first
         while at < len(lines) and (row := _row(lines[at], header)):
             made.append(",".join(f'"{cell}"' if "," in cell else cell for cell in row))
             at += 1
         made.append("")
     return "\n".join(made)
+
+
+def _is_empty(line: str) -> bool:
+    """Return whether a line is blank or a ruler, of which some pages set one of their own below a header."""
+    return not line.strip() or _RULER.fullmatch(line) is not None
 
 
 def _piped(line: str) -> list[str] | None:

@@ -55,7 +55,8 @@ class Sniffed:
     advice   for a file without a reader: what was found, and what to do
     data     the object of one of our JSON files
     damaged  whether a file without a reader is one of ours, of nsys or of ncu that is damaged, packed or not
-    blocks   of a Markdown page: the number of the first line of each block between fences, and what it is
+    blocks   of a Markdown page: the number of the first line of each block between fences, and what it is; without
+             fences the page is one block
     timeline the function that reads a whole timeline file, given its shown name; only for timelines. Support for
     another tool's timeline needs a module that returns one, and a line in this module that names it.
     """
@@ -190,7 +191,11 @@ def _sniff_text(raw: bytes | mmap.mmap) -> Sniffed:
         return page
     sniffed = _sniff_tables(raw, start) or _sniff_mended(raw)
     if sniffed is not None:
-        return Sniffed("unknown", raw, *others.MARKDOWN) if others.is_markdown(raw) else sniffed
+        if not others.is_markdown(raw) or sniffed.kind in ("unknown", "empty", "binary"):
+            return sniffed
+        if sniffed.kind == "ncu log":
+            return Sniffed("unknown", raw, others.MARKDOWN[0], "give the export that it quotes")
+        return Sniffed("markdown", raw, *others.MARKDOWN, blocks=((1, sniffed),))
     text = head.decode("utf-8", errors="replace")
     if "SKIPPED: " in text and "does not contain" in text:
         return Sniffed(
@@ -227,6 +232,14 @@ def _sniff_mended(raw: bytes | mmap.mmap) -> Sniffed | None:
     return Sniffed("nsys", mended) if found else None
 
 
+def _with_lost(raw: bytes | mmap.mmap) -> bytes | mmap.mmap:
+    """Return the text of tables with those mended that have no ruler beside others that have one."""
+    if len(raw) > pasted.MOST_BYTES or not (lost := nsys_table.lost_headers(raw)):
+        return raw
+    mended = pasted.mend(bytes(raw)[text_start(raw) :].decode("utf-8", errors="replace")).encode()
+    return mended if len(nsys_table.lost_headers(mended)) < len(lost) else raw
+
+
 def _sniff_tables(raw: bytes | mmap.mmap, start: int) -> Sniffed | None:
     """Return the kind of the first table or log of a tool in a text; None if there is none."""
     log = False
@@ -235,7 +248,7 @@ def _sniff_tables(raw: bytes | mmap.mmap, start: int) -> Sniffed | None:
         if page:
             return _sniff_ncu_page(page, raw)
         if nsys_table.header_at(raw, at, text):
-            return Sniffed("nsys", raw)
+            return Sniffed("nsys", _with_lost(raw))
         log = log or text.encode().startswith(_LOG_MARKS)
     if ncu_console.holds(raw):
         return Sniffed("ncu console", raw)

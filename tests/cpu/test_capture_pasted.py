@@ -121,6 +121,34 @@ def test_a_page_in_a_folder_is_no_capture(tmp_path: Path) -> None:
     assert load([tmp_path]).nsys_kernel_sums["total_ns"].tolist() == [7_000_000]
 
 
+@pytest.mark.parametrize("page", ["# Tool\n```\n{}```\n", "# Tool\n\nSome words.\n\n{}\n## More\n"])
+def test_a_page_that_is_all_a_folder_holds_is_read(tmp_path: Path, page: str) -> None:
+    put(tmp_path, page.format(KERNELS), "README.md")
+    put(tmp_path, "int main() {}\n", "tool.cu")
+    assert load([tmp_path]).nsys_kernel_sums["total_ns"].tolist() == [5_000_000]
+    put(tmp_path, page.format(KERNELS).replace("100", "90"), "other.md")
+    with pytest.raises(InputError, match="the page itself by its name"):
+        load([tmp_path])
+
+
+def test_rows_that_an_edit_moved_and_dots_for_rows_are_read(tmp_path: Path) -> None:
+    text = (
+        KERNELS
+        + "     0.0             40          1      40.0  40.0        40        40          0.0  a::spin()\n......\n"
+    )
+    capture = load([put(tmp_path, text)])
+    assert capture.nsys_kernel_sums["total_ns"].tolist() == [5_000_000, 40]
+    capture = load([put(tmp_path, NCU.replace("    DRAM Thr", "    ...\n    DRAM Thr"))])
+    assert capture.counters.filter(like="gpu__dram_throughput").to_numpy().tolist() == [[31.25]]
+
+
+def test_a_table_without_ruler_beside_one_with_a_ruler_is_read(tmp_path: Path) -> None:
+    second = without_rulers(API).replace("Name\n", "Name\n\n---\n\n")
+    capture = load([put(tmp_path, f"{KERNELS}\n{second}")])
+    assert capture.nsys_kernel_sums["total_ns"].tolist() == [5_000_000]
+    assert capture.summaries["cuda_api_sum"]["count"].tolist() == [3, 100]
+
+
 @pytest.mark.parametrize(
     ("text", "named"),
     [
