@@ -17,6 +17,7 @@ from analysis.formats.report import Saving, kinds
 
 FILE = Path(__file__).with_name("built.toml")
 WORTH = 0.01  # of the step: what may save less may save nothing
+TWICE = 2.0  # times the replay of a change, what a better one saves
 WIDEST = 0.5  # of the step: a wider interval tells nothing, and built fixes saved as much as its upper part
 
 
@@ -27,8 +28,12 @@ class Built(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     left: float
     further: float
 
-    def of(self, low: float, high: float, most: float | None = None) -> Saving:
-        """Return the share of the step that a change saves, by that of its replay. `most`: what it can save."""
+    def of(self, low: float, high: float, most: float | None = None, best: float | None = None) -> Saving:
+        """Return the share of the step that a change saves, by that of its replay. `most`: what it can save.
+
+        `best`: what it saves if it is built better than replayed; it counts up to TWICE the replay.
+        """
+        high = max(high, min(best, TWICE * high)) if best is not None and low >= WORTH else high
         upper = max(min(high + self.left * (1 - high), self.further * high), high)
         upper = upper if most is None else max(min(upper, most), high)
         lower = low - self.less * max(low, 0.0)
@@ -46,6 +51,6 @@ def group(kind: str) -> str:
     return "host" if kinds()[kind]["part"] == "host" else "other"
 
 
-def as_built(kind: str, low: float, high: float, most: float | None = None) -> Saving:
+def as_built(kind: str, low: float, high: float, most: float | None = None, best: float | None = None) -> Saving:
     """Return `Built.of` for a cause."""
-    return fitted()[group(kind)].of(low, high, most)
+    return fitted()[group(kind)].of(low, high, most, best)

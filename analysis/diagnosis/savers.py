@@ -247,8 +247,8 @@ def _replayed(view: View, one: Proposal) -> Saver:
         low, high = lost * (1 - PAUSE), lost * (1 + PAUSE)
         return Saver(one, Saving(low, high), Saving(low / whole, min(high / least, 1.0)))
     found = savings.saving(view.step, one.change)
-    most = None if one.most_ns is None else one.most_ns / view.step.told_ns
-    part = as_built(one.kind, found.low, found.high, most)
+    most, best = (None if ns is None else ns / view.step.told_ns for ns in (one.most_ns, one.best_ns))
+    part = as_built(one.kind, found.low, found.high, most, best)
     if not view.step.bare_known and 0.0 < (part.low or 0.0) < CLEAR:
         part = Saving(0.0, part.high)
     return Saver(one, _of(view, part), part, Saving(found.low, found.high), run=found.after)

@@ -30,7 +30,7 @@ from analysis.facts import Facts  # noqa: E402
 
 ROWS = HERE / "intervals.csv"
 AIM = (
-    0.84  # of the savings that it is fitted to: the least with which each group keeps the goal of 0.8 on sets left out
+    0.88  # of the savings that it is fitted to: the least with which each group keeps 0.85 on sets left out (goal: 0.8)
 )
 GRID = itertools.product(
     (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5),
@@ -64,6 +64,7 @@ def replayed(name: str, program: str, gpu: str) -> dict[str, object] | None:
         "low": round(low, 4),
         "high": round(high, 4),
         "most": None if proposal.most_ns is None else round(proposal.most_ns / step_ns, 4),
+        "best": None if proposal.best_ns is None else round(proposal.best_ns / step_ns, 4),
         "measured": round(known.saving, 4),
     }
 
@@ -78,11 +79,11 @@ def rows() -> pd.DataFrame:
 def inside(table: pd.DataFrame, one: Built) -> tuple[int, float]:
     """Return how many savings lie in their interval of at most ± 25 % of the step, and the mean width of all."""
     hits, widths = 0, []
-    for low, high, most, measured in table[["low", "high", "most", "measured"]].to_numpy():
-        found = one.of(low, high, None if np.isnan(most) else most)
+    for low, high, most, best, measured in table[["low", "high", "most", "best", "measured"]].to_numpy():
+        found = one.of(low, high, *(None if np.isnan(ns) else ns for ns in (most, best)))
         least, largest = found.low or 0.0, found.high or 0.0
         widths.append(largest - least)
-        hits += least <= measured <= largest and largest - least <= score.SCREEN_WIDTH + 1e-9
+        hits += least <= measured <= largest and largest - least <= score.SCREEN_WIDTH
     return hits, sum(widths) / len(widths)
 
 

@@ -55,7 +55,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Proposal]:
     monkeypatch.setattr(savings, "saving", saving)
     monkeypatch.setattr(savings, "together", both)
     monkeypatch.setattr(savings, "after", lambda step, change: step.bases)
-    monkeypatch.setattr(savers, "as_built", lambda kind, low, high, most=None: Built(0.0, 0.0, 1.0).of(low, high, most))
+    monkeypatch.setattr(savers, "as_built", lambda kind, *part: Built(0.0, 0.0, 1.0).of(*part))
     monkeypatch.setattr(savers, "PAUSE", 0.0)
     monkeypatch.setattr(savers, "CLEAR", 0.0)
     monkeypatch.setattr(savers, "HIDDEN", 0.05)
@@ -245,6 +245,8 @@ def test_what_is_built_saves_less_or_more_than_what_is_replayed(
 ) -> None:
     found = Built(0.1, 0.15, 1.3).of(low, high, most)
     assert (found.low, found.high) == pytest.approx(built)
+    better = max(high, min(0.75, 2 * high)) if low >= 0.01 else high
+    assert Built(0.1, 0.15, 1.3).of(low, high, most, 0.75) == Built(0.1, 0.15, 1.3).of(low, better, most)
     assert savers._of(on_step(), Saving(*built)) == Saving(built[0] * 1000, built[1] * 1000)
     assert savers._of(on_step(), Saving(0.0, 0.0)) == Saving(0.0, 0.0)
 

@@ -50,7 +50,7 @@ class Proposal:
     `after`: kinds of other changes, separated by |, without which this one cannot be made. `what_if`: arguments of
     what_if.py that replay about the same. `do`: what to do, if it is not what advice.toml says of the kind. `lossy`:
     the results change, so only the user can say whether it may be done. `placed`: the title names a range. `most_ns`:
-    more than that it cannot save, however it is built.
+    more than that it cannot save, however it is built. `best_ns`: what it saves if it is built better than `change`.
     """
 
     kind: str
@@ -71,6 +71,7 @@ class Proposal:
     lossy: bool = False
     placed: bool = False
     most_ns: float | None = None
+    best_ns: float | None = None
 
 
 @dataclass(frozen=True)
