@@ -1,10 +1,10 @@
-"""Ask Holistic Trace Analysis what a change saves: its critical path with and without what the change drops.
+"""Ask Holistic Trace Analysis what changes save: its critical path with and without what a change takes away.
 
     python -m venv hta && hta/bin/pip install HolisticTraceAnalysis 'pandas<3'      0.5.0 fails with pandas 3
-    hta/bin/python tests/answer_key/hta_path.py TRACE PROGRAM REGEX BEGIN END
+    python tests/answer_key/rivals.py --traces DIR
+    hta/bin/python tests/answer_key/hta_path.py DIR
 
-TRACE is a trace of torch.profiler; BEGIN and END bound its steady steps, in µs of the trace. The steps become one
-ProfilerStep, for HTA asks for one. Writes hta.csv.
+The replayed steps of a trace become one ProfilerStep, for HTA asks for one. Writes hta.csv.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from hta.trace_analysis import TraceAnalysis
 HERE = Path(__file__).resolve().parent
 
 
-def saved(trace: Path, pattern: str, begin: float, end: float) -> float:
-    """Return the share of the critical path that goes with the events whose name matches."""
+def saved(trace: Path, factors: list[tuple[str, float]], begin: float, end: float) -> float:
+    """Return the share of the critical path that goes as events whose name matches take a factor of their time."""
     document = json.loads(trace.read_text(encoding="utf-8"))
     document.setdefault("distributedInfo", {"rank": 0, "world_size": 1})
-    threads = [one for one in document["traceEvents"] if one.get("cat") == "cuda_runtime"]
+    threads = [one for one in document["traceEvents"] if one.get("cat") == "cuda_runtime" and begin <= one["ts"] < end]
     step = {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#1", "ts": begin, "dur": end - begin, "args": {}}
     document["traceEvents"].append(step | {name: threads[0][name] for name in ("pid", "tid")})
     with tempfile.TemporaryDirectory() as where:
@@ -37,20 +37,28 @@ def saved(trace: Path, pattern: str, begin: float, end: float) -> float:
     assert ok
     before = nx.dag_longest_path_length(graph, weight="weight")
     names = graph.trace_df["name"].map(graph.symbol_table.get_sym_table().__getitem__)
-    for event in names.index[names.map(lambda name: bool(re.search(pattern, name)))]:
-        for edge in graph.get_edges_attributed_to_event(event):
-            graph[edge.begin][edge.end]["weight"] = 0
+    for pattern, factor in factors:
+        for event in names.index[names.map(lambda name, of=pattern: bool(re.search(of, name)))]:
+            for edge in graph.get_edges_attributed_to_event(event):
+                graph[edge.begin][edge.end]["weight"] *= factor
     return 1 - nx.dag_longest_path_length(graph, weight="weight") / before
 
 
 def main() -> int:
-    """Write the saving of one program."""
-    trace, program, pattern, begin, end = sys.argv[1:]
-    share = saved(Path(trace), pattern, float(begin), float(end))
+    """Write the saving of each program of a folder."""
+    rows = []
+    for file in sorted(Path(sys.argv[1]).glob("*.change.json")):
+        told = json.loads(file.read_text(encoding="utf-8"))
+        trace = file.with_name(file.name.replace(".change.", ".trace."))
+        try:
+            share = saved(trace, told["factors"], *told["bounds_us"])
+        except Exception as error:  # HTA cannot read it: a pair without its answer
+            print(told["program"], type(error).__name__, error, file=sys.stderr)
+            continue
+        rows.append((told["program"], f"{share:.4f}"))
+        print(*rows[-1], flush=True)
     with (HERE / "hta.csv").open("w", encoding="utf-8", newline="") as target:
-        writer = csv.writer(target, lineterminator="\n")
-        writer.writerows([("program", "saves"), (program, f"{share:.4f}")])
-    print(program, f"{share:.1%}")
+        csv.writer(target, lineterminator="\n").writerows([("program", "saves"), *rows])
     return 0
 
 

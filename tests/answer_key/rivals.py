@@ -1,16 +1,19 @@
 """Compare the replay with simpler predictions of what a change saves, on the pairs whose saving is known to 2 %.
 
     python tests/answer_key/rivals.py               prints the table of the README, writes rivals.csv
+    python tests/answer_key/rivals.py --traces DIR  also writes what hta_path.py reads
 
 `share` is what a profiler's summary says: the time that the change takes away, of all GPU time (of all host time, if it
 takes none on the GPU). `sum` is the same time over the step, as if nothing ran beside it. `path` counts it only as far
-as it lies on the critical path of the step as it is, without a new replay. `hta` is the critical path of Holistic Trace
-Analysis, by hta_path.py, which needs a trace of torch.profiler.
+as it lies on the critical path of the step as it is, without a new replay. `seen` replays as Daydream does: the times that
+the profiler saw, launches go with what they launch, the host work around them stays. `hta` is the critical path of Holistic
+Trace Analysis, by hta_path.py: it reads traces in the form of torch.profiler, and only drops and scales have a form there.
 """
 
 from __future__ import annotations
 
 import csv
+import json
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -22,15 +25,17 @@ import pandas as pd
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parents[1]), str(HERE)]
 
-from score import WINS, captured, declared, truths, unpack  # noqa: E402
+from score import SETS, WINS, captured, declared, truths, unpack  # noqa: E402
 
 from analysis import what_if  # noqa: E402
 from analysis.capture.load import load  # noqa: E402
+from analysis.facts import Facts  # noqa: E402
 from analysis.formats.errors import InputError  # noqa: E402
+from analysis.page import trace  # noqa: E402
 from analysis.replay.decompose import decompose  # noqa: E402
 from analysis.replay.savings import Change, Step  # noqa: E402
+from analysis.replay.simulate import simulate  # noqa: E402
 
-SETS = ("tuned", "blind_replay", "blind_replay_2", "blind_replay_3", "blind_replay_4")
 FILE, HTA = HERE / "rivals.csv", HERE / "hta.csv"
 NEAR = 0.12  # of the step: the half of the widest interval that counts as a prediction
 
@@ -47,10 +52,11 @@ def simpler(step: Step, change: Change) -> dict[str, float]:
         "share": float(gone.sum()) / of_gpu if gone.any() else host / max(of_host, 1.0),
         "sum": (float(gone.sum()) + host) / whole,
         "path": float(np.minimum(gone, critical).sum()) / whole,
+        "seen": 1 - simulate(change(graph, 0.0)).step_ns / step.run.step_ns,
     }
 
 
-def pairs(name: str) -> Iterator[dict[str, str | float]]:
+def pairs(name: str, traces: Path | None) -> Iterator[dict[str, str | float]]:
     """Yield the predictions and the measured saving of each pair of a set."""
     declarations, known = declared(name), truths(name)
     for program, gpu in captured(name, "", ""):
@@ -60,11 +66,18 @@ def pairs(name: str) -> Iterator[dict[str, str | float]]:
         with tempfile.TemporaryDirectory() as where:
             capture = unpack(name, program, gpu, Path(where)) / "captures"
             args = what_if._parser().parse_args([str(capture), *words])
+            asked, loaded = what_if._asked(args), load(args.capture)
             try:
-                step, found, change = what_if.replayed(load(args.capture), what_if._asked(args))
+                step, found, change = what_if.replayed(loaded, asked)
             except InputError as error:
                 print(program, gpu, error, file=sys.stderr)
                 continue
+            factors = [(pattern, float(value or 0)) for kind, pattern, value in asked if kind in ("drop", "scale")]
+            if traces and len(factors) == len(asked):
+                trace.write(traces / f"{program}.trace.json", Facts(loaded))
+                bounds = [step.graph.start_ns / 1e3, step.graph.end_ns / 1e3]
+                told = {"program": program, "factors": factors, "bounds_us": bounds}
+                (traces / f"{program}.change.json").write_text(json.dumps(told), encoding="utf-8")
         row = {"set": name, "program": program, "gpu": gpu, "measured": truth.saving, "replay": found.middle}
         yield row | simpler(step, change)
 
@@ -73,7 +86,7 @@ def table(rows: pd.DataFrame) -> Iterator[str]:
     """Yield the lines of the README's table."""
     yield "| prediction | pairs | median error | largest error | within ± 12 % of the step | win nothing, predicted over 3 % |"
     yield "|---|---|---|---|---|---|"
-    for name in ("replay", "path", "sum", "share", "hta"):
+    for name in ("replay", "seen", "path", "sum", "share", "hta"):
         if name not in rows:
             continue
         own = rows[rows[name].notna()]
@@ -85,9 +98,10 @@ def table(rows: pd.DataFrame) -> Iterator[str]:
         )
 
 
-def main() -> int:
+def main(arguments: list[str]) -> int:
     """Write the pairs and print the table."""
-    rows = pd.DataFrame([row for name in SETS for row in pairs(name)])
+    traces = Path(arguments[1]) if arguments[:1] == ["--traces"] else None
+    rows = pd.DataFrame([row for name in SETS for row in pairs(name, traces)])
     if HTA.exists():
         with HTA.open(encoding="utf-8", newline="") as kept:
             known = {row["program"]: float(row["saves"]) for row in csv.DictReader(kept)}
@@ -98,4 +112,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))
