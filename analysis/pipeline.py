@@ -71,12 +71,12 @@ def analyse(
     """
     facts, declared = Facts(capture, extrapolate=extrapolate), declarations() if declared is None else list(declared)
     tables = [one for one in declared if isinstance(one, Table) and (only is None or one.name.startswith(only))]
-    tables = [table for table in tables if table.optional or facts.is_program]
+    tables = [table for table in tables if facts.is_program or not table.always]
     if only is None:
         names = ASIDE if len(capture.gpu_ops) > FEW else (*ASIDE_IF_FEW, *ASIDE)
         facts.begin([*(table for table in tables if table.name in names), measure_steps])
     built = {table: facts.once(table) for table in tables}
-    listed = {table: rows for table, rows in built.items() if len(rows) or not table.optional}
+    listed = {table: rows for table, rows in built.items() if len(rows) or table.always}
     whole = only is None
     missing = [
         *(every(declared, "missing", facts) if whole else ()),

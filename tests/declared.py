@@ -22,8 +22,8 @@ from studies.publish.columns import every
 DECLARED = every()
 LADDER_TABLES = {table.name: table for table in declared_tables()}
 _ALL = {one.name: one for one in DECLARED if isinstance(one, Table)}
-TABLES = {name: table for name, table in _ALL.items() if not table.optional}
-STUDY_TABLES = {name: table for name, table in _ALL.items() if table.optional}
+TABLES = {name: table for name, table in _ALL.items() if table.always}
+STUDY_TABLES = {name: table for name, table in _ALL.items() if not table.always}
 
 
 def analyse(capture: Capture, *, extrapolate: bool = False) -> tuple[dict[str, Any], dict[str, pd.DataFrame]]:

@@ -256,7 +256,6 @@ def _said(tables: Tables, sm_count: int | None, judged: set[tuple[str, str]]) ->
 @table(
     "diagnosis",
     question="Why does each kernel take its time, and how much could each cure save?",
-    optional=True,
     columns=_COLUMNS,
 )
 def build_diagnosis(facts: Facts) -> pd.DataFrame | None:

@@ -71,7 +71,6 @@ class _Step:
 @table(
     "program",
     question="Where does the GPU time go, from steps down to kernels, and what limits each of them?",
-    optional=True,
     columns=(
         Column("range", "folded range; blank for the whole capture", "key"),
         Column("kernel", "kernel, or the copies of one direction; blank for a range", "key"),

@@ -64,7 +64,6 @@ def find_costs(facts: Facts) -> list[Cost]:
     "rank_costs",
     question="How much time does each rank lose to allocations, pageable copies and repeated copies?",
     title="What each call costs again",
-    optional=True,
     columns=(
         Column("rank", "rank, or the GPU if ranks are unknown; blank for all GPUs of one process", "key"),
         Column(

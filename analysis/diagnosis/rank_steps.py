@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     "rank_steps",
     question="How long does each rank wait in each step, how late is it itself, and what could kernels hide?",
     title="Ranks step by step",
-    optional=True,
     columns=(
         Column("step", "number of the step, from 1, with those of the start-up", "key", "1"),
         RANK,

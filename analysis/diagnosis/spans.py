@@ -109,7 +109,6 @@ def _labels(places: pd.DataFrame) -> list[list[str]]:
 @table(
     "spans",
     question="Where on the timeline does each finding show?",
-    optional=True,
     columns=(
         Column("finding", "rank of the finding", "key", "1"),
         Column("title", "title of the finding", "row", style="prose"),

@@ -47,7 +47,6 @@ def _no_steady_step(facts: Facts) -> Missing | None:
     "steady_steps",
     question="What does each steady step wait for?",
     title="The steady step",
-    optional=True,
     columns=(
         Column("step", "steps that repeat: the range that begins them, or step", "key"),
         Column("part", "what the GPU does, or what it waits for, by the critical path; the parts add up", "key"),
@@ -83,7 +82,6 @@ def build_steady_steps(facts: Facts) -> pd.DataFrame | None:
     "changes",
     question="What would each change save of its steady step?",
     title="What changes would save",
-    optional=True,
     columns=(
         Column("step", "the steady step", "key"),
         Column("kind", CAUSE, "key"),

@@ -30,7 +30,6 @@ LARGEST = 3  # parts of a step that are evidence
 @table(
     "step_diagnosis",
     question="Why does each step take its time?",
-    optional=True,
     columns=(
         Column("range", "the steady step; where nothing repeats, a step by its range, or the capture", "key"),
         Column("rank", "1 is the first finding on the step", "timing", "1"),
@@ -110,6 +109,7 @@ def _judged(rows: pd.DataFrame, found: list[tuple[str, str]], columns: tuple[Col
 
 @table(
     "gaps",
+    always=True,
     question="What does each step wait for, one by one?",
     title="Steps one by one",
     columns=(*gaps.COLUMNS, *VERDICT),
@@ -123,7 +123,6 @@ def build_gaps(facts: Facts) -> pd.DataFrame | None:
     "steps",
     question="How long does each kind of step take without a profiler, and what does it wait for?",
     title="Steps",
-    optional=True,
     columns=(*bare.STEPS, *VERDICT),
 )
 def build_steps(facts: Facts) -> pd.DataFrame | None:

@@ -1012,6 +1012,7 @@ def evaluate(candidate: Candidate, work: Work, machine: Machine) -> dict[str, ob
 
 @table(
     "fusion",
+    always=True,
     question="Which neighbouring kernels should be fused, and how much would that save?",
     title="What to fuse",
     columns=(
@@ -1103,6 +1104,7 @@ _SIZE = ["op", "shape", "dtype"]
 
 @table(
     "fusion_check",
+    always=True,
     question="Do fused kernels that were built reach what the plan predicted?",
     title="Fused kernels that were built, against the plan",
     columns=(

@@ -94,7 +94,6 @@ def _most_time(rows: pd.DataFrame) -> pd.DataFrame:
     question="How long does each range last on the host without a profiler, at first and later?",
     title="Ranges without a profiler",
     glance=_most_time,
-    optional=True,
     columns=(
         Column("range", "range names from the outermost to the innermost, repeated layers as one", "key"),
         Column("calls", "instances in all processes and threads", "timing", "1"),

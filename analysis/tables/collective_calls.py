@@ -33,7 +33,6 @@ SURE = 0.5  # half of the interval of a mean, over it
     "collective_calls",
     question="Does each call of a collective move data, or does it wait for a rank that starts late?",
     title="Calls of collectives",
-    optional=True,
     columns=(
         Column("call", "number of the call in order of its first start", "key", "1"),
         Column("kind", "all_reduce, all_gather …, or send_recv", "key"),

@@ -289,7 +289,6 @@ def _what_did_not_fit(facts: Facts) -> list[Missing]:
     "collectives",
     question="What does each kind of collective move, how fast, and how much of its time is waiting for another rank?",
     title="Collectives",
-    optional=True,
     columns=(
         Column("kind", "all_reduce, all_gather …, as the call or the kernel names it, or peer_copy", "key"),
         Column("range", "folded range that launched it", "key"),

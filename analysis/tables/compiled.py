@@ -192,7 +192,6 @@ def place_compiled(
     "compiled",
     question="Which modules does each kernel of torch.compile fuse?",
     title="Kernels of torch.compile",
-    optional=True,
     columns=(
         Column("modules", "modules whose operations the kernel computes, folded; blank if uncertain", "key"),
         Column("kernel", "kernel that Inductor generated, or a library's kernel that it calls", "key"),

@@ -51,7 +51,6 @@ def link_rate(device: Device | None, direction: str) -> float | None:
     "copies",
     question="What is copied and set, how fast, and do kernels overlap it?",
     title="Copies and sets",
-    optional=True,
     columns=(
         Column("device", "GPU of the operations; blank if only nsys' sums are known, without a trace", "key"),
         Column("kind", "memcpy, memset, or migration of unified memory", "key"),

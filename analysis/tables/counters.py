@@ -44,7 +44,6 @@ def _with_values(counters: pd.DataFrame) -> pd.DataFrame:
     "counters",
     question="What do the counters say about each kernel?",
     title="Counters",
-    optional=True,
     columns=(
         Column("kernel", "kernel name", "key"),
         Column("range", "folded range", "key"),

@@ -74,7 +74,6 @@ def _said(facts: Facts) -> str | None:
     "counting",
     question="Which launches did ncu replay, and which others do they stand for?",
     title="Counting",
-    optional=True,
     columns=(
         Column("range", "innermost range, folded", "key"),
         Column("kernel", "kernel name", "key"),

@@ -21,7 +21,6 @@ def self_times(ranges: pd.DataFrame) -> np.ndarray:
     "cpu_times",
     question="Which range takes the CPU time itself?",
     title="CPU time of ranges",
-    optional=True,
     columns=(
         Column("range", "range names from the outermost to the innermost, repeated layers folded (h.*)", "key"),
         Column("calls", "instances of the range", "timing", "1"),

@@ -140,15 +140,15 @@ class Table(Declaration):
 
     `title` is the heading on the Markdown page. Without a title, only the HTML page, the JSON and the CSV files have
     the table. `glance` picks the rows and columns of the short view; by default these are the first rows and the
-    columns that are `shown`. A report without rows for an `optional` table omits it. For other tables,
-    `missing` says so if the capture has counters and the table has no rows. `build` may return None for no rows.
+    columns that are `shown`. A report without rows for a table omits it, unless it is `always` there: then `missing`
+    says so if the capture has counters. `build` may return None for no rows.
     """
 
     question: str
     columns: tuple[Column, ...]
     title: str = ""
     glance: Glance | None = None
-    optional: bool = False
+    always: bool = False
     missing: Missing | None = None
     every: tuple[Column, ...] = field(init=False, repr=False, default=())
 
@@ -253,14 +253,14 @@ def picture(name: str, *, of: str, compact: bool = False) -> Callable[[Draw], Pi
 
 def table(
     name: str, *, question: str, columns: Iterable[Column], title: str = "", glance: Glance | None = None,
-    optional: bool = False, missing: Missing | None = None,
+    always: bool = False, missing: Missing | None = None,
 ) -> Callable[[Rows], Table]:  # fmt: skip
     """Declare that the decorated function builds the table `name`."""
 
     def declare(build: Rows) -> Table:
         return Table(
             name=name, build=build, question=question, columns=tuple(columns), title=title, glance=glance,
-            optional=optional, missing=missing,
+            always=always, missing=missing,
         )  # fmt: skip
 
     return declare

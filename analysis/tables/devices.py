@@ -52,7 +52,6 @@ def activities(gpu_ops: pd.DataFrame, gpu_places: pd.DataFrame) -> list[Activity
     "devices",
     question="What did each GPU do, and when did it wait?",
     title="GPUs",
-    optional=True,
     columns=(
         Column("device", "name and number of the GPU; only the number if the file has no name", "key"),
         Column("process", "number of the process, by id, from 1; blank if there is only one", "key"),

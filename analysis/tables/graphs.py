@@ -26,7 +26,6 @@ def of_graphs(facts: Facts) -> np.ndarray:
     "graphs",
     question="Which CUDA graphs ran, how many nodes do they have, and how much GPU time do they take?",
     title="CUDA graphs",
-    optional=True,
     columns=(
         Column("range", "folded range that launched them", "key"),
         Column(

@@ -32,7 +32,6 @@ SOURCES = {
             style="bar",
         ),
     ),
-    optional=True,
 )
 def build_host(facts: Facts) -> pd.DataFrame | None:
     """Return host.csv: the longest calls first within each source; None if no file sums them."""

@@ -324,6 +324,7 @@ def _join_without_ranges(launches: pd.DataFrame, counters: pd.DataFrame) -> tupl
 
 @table(
     "coverage",
+    always=True,
     question="Which kernels of the timeline have counters?",
     columns=(
         Column("range", "innermost range, folded", "key"),

@@ -90,6 +90,7 @@ def _from_nsys_sums(nsys_kernel_sums: pd.DataFrame) -> pd.DataFrame:
 
 @table(
     "kernels",
+    always=True,
     question="Which kernels run in which layer, how long, and with which occupancy?",
     title="Kernels",
     columns=(

@@ -23,7 +23,6 @@ _HOW = ("alone", "among", "graph")
     "known_bytes",
     question="Do the samples give the bytes that each launch is known to move?",
     title="Known bytes",
-    optional=True,
     columns=(
         Column("how", "alone, among others in a stream or in a CUDA graph; or a whole step of these", "key"),
         Column("range", "what the launches do, in MiB; or which steps", "key"),
@@ -57,7 +56,6 @@ def _sampled(facts: Facts) -> list[OfGpu]:
     "known_windows",
     question="Do all samples of a window together give all bytes that it is known to move?",
     title="Known bytes of windows",
-    optional=True,
     columns=(
         Column("window", "launches of one kind alone, or all steps among others in a stream or a graph", "key"),
         Column("metric", "read or written", "key"),

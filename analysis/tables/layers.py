@@ -38,6 +38,7 @@ _COLUMNS = (
 
 @table(
     "layers",
+    always=True,
     question="Which range takes the time?",
     columns=_COLUMNS,
 )
@@ -231,6 +232,7 @@ def _largest(layers: pd.DataFrame) -> pd.DataFrame:
 
 @table(
     "layers_folded",
+    always=True,
     question="Which kind of layer takes the time, if repeated layers count as one?",
     title="Layers, repeated ones folded",
     columns=_COLUMNS,

@@ -13,7 +13,6 @@ from analysis.tables.declare import Column, Facts, part, table
     "links",
     question="How fast are the links between host and GPUs, over the size of a transfer?",
     title="Links",
-    optional=True,
     columns=(
         Column(
             "link",

@@ -21,7 +21,6 @@ def language_of(file: str) -> str:
 @table(
     "listing",
     question="Where does each kernel spend its time, line by line and instruction by instruction?",
-    optional=True,
     columns=(
         Column("kernel", "kernel name", "key"),
         Column("language", "CUDA, Python (Triton and Inductor), PTX or SASS", "key"),

@@ -18,7 +18,6 @@ _QUANTILES = {"time_min_ns": 0.0, "time_p5_ns": 0.05, "time_p50_ns": 0.5, "time_
 @table(
     "operations",
     question="When did each GPU operation run, and on which stream?",
-    optional=True,
     columns=(
         Column("lane", "GPU and stream", "key"),
         Column("step", "step of gaps.csv that launched it; blank outside of steps", "key"),
@@ -125,7 +124,6 @@ def _merged(facts: Facts) -> str | None:
 @table(
     "launch_times",
     question="How do the launches of each kernel differ in time?",
-    optional=True,
     columns=(
         Column("kernel", "kernel name", "key"),
         Column("range", "folded range", "key"),

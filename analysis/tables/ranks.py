@@ -60,7 +60,6 @@ def _without(one: intervals.Union, other: intervals.Union) -> int:
     "ranks",
     question="What did each rank do: compute, communicate, copy or idle, and how well do their clocks agree?",
     title="Ranks",
-    optional=True,
     columns=(
         RANK,
         Column("process_rank", "rank in the distributed program; blank where unknown", "key"),
@@ -203,7 +202,6 @@ def _recorded_late(facts: Facts) -> str | None:
     "overlap",
     question="How much of each rank's communication do kernels overlap, and is the rest waiting or transfer?",
     title="Overlap of communication",
-    optional=True,
     columns=(
         RANK,
         Column("kind", "kind of collective, or peer_copy", "key"),
@@ -257,7 +255,6 @@ def build_overlap(facts: Facts) -> pd.DataFrame | None:
     "stragglers",
     question="Which rank is the last to start its collectives, and how long do the others wait for it?",
     title="Stragglers",
-    optional=True,
     columns=(
         RANK,
         Column("collectives", "collectives that all ranks of the communicator ran", "timing", "1"),
@@ -324,7 +321,6 @@ def build_stragglers(facts: Facts) -> pd.DataFrame | None:
     "rank_waits",
     question="Who waits for whom?",
     title="Who waits for whom",
-    optional=True,
     columns=(
         Column("rank", "rank that waits", "key"),
         Column("for", "rank whose kernel starts last", "key", label="waits for"),

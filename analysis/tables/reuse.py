@@ -15,7 +15,6 @@ FLUSHED = "all"  # ncu's cache control: it flushes the caches before each kernel
     "l2_reuse",
     question="How much of what a kernel reads alone does it find in L2 in the running program?",
     title="Reuse between kernels",
-    optional=True,
     columns=(
         Column("kernel", "kernel; several that samples do not tell apart, joined with +", "key"),
         Column("range", "innermost range, repeated layers folded (h.*)", "key"),

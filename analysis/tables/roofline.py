@@ -116,6 +116,7 @@ def dram_roof(roofs: pd.DataFrame, read_frac: Any) -> Any:
 
 @table(
     "roofline",
+    always=True,
     question="How close is each kernel to its roof?",
     title="Roofline, DRAM level",
     columns=(
@@ -247,7 +248,6 @@ def _sums(known: pd.DataFrame) -> pd.DataFrame:
 @table(
     "roof_lines",
     question="Which roofs does the GPU have, measured and from the datasheet?",
-    optional=True,
     columns=(
         Column("roof", "memory level, or data type of the arithmetic", "key"),
         Column("measured_byte_per_s", "bandwidth that a micro-kernel sustained", "timing"),

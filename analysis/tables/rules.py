@@ -31,6 +31,7 @@ def with_launch(evidence: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFrame:
 
 @table(
     "rules",
+    always=True,
     question="What do ncu's own rules say about each kernel?",
     title="What ncu says (its own rules)",
     columns=(

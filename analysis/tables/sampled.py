@@ -199,7 +199,6 @@ _CLOCK = Column("sm_clock_hz", "mean clock of the SMs while they ran", "sampled"
     "sampled_kernels",
     question="What does each kernel move and use in the program as it runs, with warm caches?",
     title="Kernels in the running program",
-    optional=True,
     columns=(
         Column("kernel", "kernel; several that follow each other, joined with +, if samples do not tell them apart",
             "key"),
@@ -248,7 +247,6 @@ def build_sampled_kernels(facts: Facts) -> pd.DataFrame | None:
     "sampled_layers",
     question="What does each layer move and use in the program as it runs?",
     title="Layers in the running program",
-    optional=True,
     columns=(
         Column("range", "range, repeated layers folded, nested ranges included", "key"),
         Column("gpu", "number of the GPU", "key", "1", shown=False),
@@ -288,7 +286,6 @@ def build_sampled_layers(facts: Facts) -> pd.DataFrame | None:
     "sampled_steps",
     question="What moves through DRAM and links in each step, and in the pauses between the work?",
     title="Steps in the running program",
-    optional=True,
     columns=(
         Column("range", "kind of step; `pauses`: three periods or more without any operation; `capture`: all", "key"),
         Column("gpu", "number of the GPU", "key", "1", shown=False),
@@ -427,7 +424,6 @@ LANES = {
 @table(
     "sampled_times",
     question="How busy were DRAM, tensor cores, SMs and links over time, and how did the clock move?",
-    optional=True,
     columns=(
         Column("gpu", "number of the GPU", "key", "1"),
         Column("lane", "what was sampled: reads and writes together, the busiest link, the clock of the SMs", "key"),

@@ -13,6 +13,7 @@ MOST = 10  # lines of a kernel
 
 @table(
     "source",
+    always=True,
     question="Which source lines are the hottest?",
     title="Hottest source lines",
     columns=(

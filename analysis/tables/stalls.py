@@ -23,6 +23,7 @@ def top_reasons(stalls: pd.DataFrame) -> pd.DataFrame:
 
 @table(
     "stalls",
+    always=True,
     question="What do the warps of each kernel wait for?",
     title="Stalls, the largest reason of each kernel",
     columns=(

@@ -75,7 +75,6 @@ def exchange_ns(capture: Capture) -> dict[str, float]:
     "token_parts",
     question="Where does the time of a decode step go: its bytes, its kernels, gaps between them, the host?",
     title="A decode step, part by part",
-    optional=True,
     columns=(
         Column("step", "range of the step", "key"),
         Column("part", f"{', '.join(PARTS)}; the parts add up to the bare time", "key"),

@@ -50,6 +50,7 @@ def one_per_op(traffic: pd.DataFrame) -> pd.DataFrame:
 
 @table(
     "traffic",
+    always=True,
     question="How many bytes must each layer move, was it predicted to move, and did it move?",
     title="Byte ledger",
     columns=(

@@ -19,7 +19,6 @@ _BUSY = {
     "units",
     question="Which unit of the GPU is each kernel nearest to?",
     title="Units",
-    optional=True,
     columns=(
         Column("kernel", "kernel name", "key"),
         Column("range", "folded range", "key"),

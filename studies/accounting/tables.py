@@ -61,7 +61,6 @@ def _title(facts: Facts) -> str | None:
         Column("verdict", "holds, misses, or the reason why it was not measured", "row"),
         Column("of", "what the prediction was calculated from", "static", style="prose"),
     ),
-    optional=True,
 )
 def build_accounting(facts: Facts) -> pd.DataFrame | None:
     """Return accounting.csv: each prediction beside its measurement, padding of tiles in rows of its own."""
@@ -174,7 +173,6 @@ def _sizes(value: Any) -> tuple[int, ...]:
         Column("bandwidth_frac", "memory_ns over time_ns", "timing"),
         Column("bound", "which takes longer: compute_ns or memory_ns", "static"),
     ),
-    optional=True,
 )
 def build_use(facts: Facts) -> pd.DataFrame | None:
     """Return accounting_use.csv: one row a measured step; without rates if devices.toml lacks the GPU."""

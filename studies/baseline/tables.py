@@ -41,7 +41,6 @@ def settings_of(facts: Facts) -> list[dict[str, Any]]:
         Column("tokens_equal_first", "yes: the same tokens as the first setting of this type", "row"),
         Column("reason", "why there are no numbers", "row", style="prose"),
     ),
-    optional=True,
 )
 def build_baseline(facts: Facts) -> pd.DataFrame | None:
     """Return baseline.csv: one row for each setting and type, with the reason if it was not measured."""
@@ -98,7 +97,6 @@ def _ratio(part: float | None, whole: float | None) -> float | None:
             style="bar",
         ),
     ),
-    optional=True,
 )
 def build_operators(facts: Facts) -> pd.DataFrame | None:
     """Return baseline_operators.csv: torch.profiler's table, with shares among operators or among kernels."""
@@ -140,7 +138,6 @@ def build_operators(facts: Facts) -> pd.DataFrame | None:
         Column("their_machine", "GPU of the published figure", "key"),
         Column("their_setting", "how it was taken", "key"),
     ),
-    optional=True,
 )
 def build_published(facts: Facts) -> pd.DataFrame | None:
     """Return published.csv: the figures of two student projects (others.toml), each beside that of this run."""

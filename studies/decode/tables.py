@@ -113,7 +113,6 @@ def _spread(values: pd.Series) -> dict[str, float]:
         Column("idea", "what the rung is", "key", style="prose"),
         Column("reason", "why there is no time", "row", style="prose"),
     ),
-    optional=True,
 )
 def build_decode(facts: Facts) -> pd.DataFrame | None:
     """Return decode.csv: a row for each rung that decodes, in declared order; `reason` says why one has no time."""
@@ -196,7 +195,6 @@ def _counted(
         Column("ratio_high", "upper end of that interval", "timing", "1"),
         Column("verdict", f"{CONFIRMED}: the interval is inside the bound; {REFUTED}: outside; else {OPEN}", "timing"),
     ),
-    optional=True,
 )
 def build_bounds(facts: Facts) -> pd.DataFrame | None:
     """Return decode_bounds.csv: a row for each bound; ratio and verdict are blank unless both times are known."""
@@ -259,7 +257,6 @@ def judge(ratio: dict[str, float], bound: dict[str, Any]) -> str:
         Column("plain_kl_most", "kl_most of Hugging Face's model in this type", "timing", "nat", shown=False),
         Column("verdict", "good: no wrong token, and no window of positions with a KL above plain_kl", "timing"),
     ),
-    optional=True,
 )
 def build_checks(facts: Facts) -> pd.DataFrame | None:
     """Return decode_checks.csv."""
@@ -296,7 +293,6 @@ def _checked(entry: dict[str, Any]) -> str:
         Column("idea", "what the rung is", "key", style="prose"),
         Column("reason", "why there is no time", "row", style="prose"),
     ),
-    optional=True,
 )
 def build_prefill(facts: Facts) -> pd.DataFrame | None:
     """Return decode_prefill.csv."""
@@ -364,7 +360,6 @@ def _cards(facts: Facts) -> str | None:
         Column("longest_ns", "time_ns of the block that takes longest", "timing"),
         Column("shortest_ns", "time_ns of the block that takes least", "timing"),
     ),
-    optional=True,
 )
 def build_phases(facts: Facts) -> pd.DataFrame | None:
     """Return decode_phases.csv. A block's phases add up to its token, from its first stamp to its last."""

@@ -60,7 +60,6 @@ def profiles_of(facts: Facts) -> list[dict[str, Any]]:
         ),
         Column("base", "the component that is 100 %", "key"),
     ),
-    optional=True,
 )
 def build_profile(facts: Facts) -> pd.DataFrame | None:
     """Return layer_profile.csv: for each level, its components, then the time between them.
@@ -122,7 +121,6 @@ def _nsys_times(entry: dict[str, Any], agreement: pd.DataFrame) -> dict[str, flo
         Column("launch_ns", "time the CPU takes to launch a forward pass, median", "timing"),
         Column("forwards", "forward passes", "timing", "1"),
     ),
-    optional=True,
 )
 def build_instrument(facts: Facts) -> pd.DataFrame | None:
     """Return layer_instrument.csv: one forward pass with nothing attached, with the ranges alone, with events."""
@@ -162,7 +160,6 @@ def build_instrument(facts: Facts) -> pd.DataFrame | None:
         Column("tokens_per_s_p95", "the same, 5 % are faster", "timing", "1/s"),
         Column("own_ns", "what two events add to a reading, measured in this run and subtracted from each", "timing"),
     ),
-    optional=True,
 )
 def build_tokens(facts: Facts) -> pd.DataFrame | None:
     """Return layer_tokens.csv: one row for each profile."""
@@ -212,7 +209,6 @@ COMPOUNDS = {
         Column("share_frac", "total over that of all forward passes", "timing", style="bar"),
         Column("kernels", "each kernel of a call run alone, with its time (torch.profiler)", "timing", style="prose"),
     ),
-    optional=True,
 )
 def build_compounds(facts: Facts) -> pd.DataFrame | None:
     """Return layer_compounds.csv: the compounds of each profile of GPT-2, most time first."""
@@ -267,7 +263,6 @@ FAR = 5.0  # times the median absolute deviation of a position
         Column("largest_ns", "the longest of them", "timing"),
         Column("cause", "all runs: the token's own work; a whole run: a clock; else: something outside", "timing"),
     ),
-    optional=True,
 )
 def build_curve(facts: Facts) -> pd.DataFrame | None:
     """Return layer_curve.csv: a row for each token of a run."""
@@ -311,7 +306,6 @@ def build_curve(facts: Facts) -> pd.DataFrame | None:
         Column("within_frac", "yes: difference_ns is at most 2 % of nsys_ns", "row", ""),
         Column("within_ns", "yes: difference_ns is at most 2 µs", "row", ""),
     ),
-    optional=True,
 )
 def build_agreement(facts: Facts) -> pd.DataFrame | None:
     """Return layer_agreement.csv: each component's times by events and by nsys in the same run.
@@ -424,7 +418,6 @@ def agreement_sentence(agreement: pd.DataFrame) -> str:
         Column("count", "launches in all calls", "timing", "1"),
         Column("avg_ns", "self_ns over count", "timing"),
     ),
-    optional=True,
 )
 def build_component_kernels(facts: Facts) -> pd.DataFrame | None:
     """Return component_kernels.csv: the kernels of the heaviest components, by torch.profiler and by nsys."""
@@ -493,7 +486,6 @@ def _alone_kernels(capture: Capture, profile: str) -> dict[str, list[tuple[str, 
         Column("nsys_launches", "launches of all calls (nsys)", "timing", "1"),
         Column("nsys_api_ns", "time in these launches for one call (nsys)", "timing"),
     ),
-    optional=True,
 )
 def build_component_launches(facts: Facts) -> pd.DataFrame | None:
     """Return component_launches.csv: the launch cost of the heaviest components, beside their GPU time."""

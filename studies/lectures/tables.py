@@ -142,7 +142,6 @@ def _study(name: str, title: str, question: str) -> Table:
         question=question,
         title=title,
         columns=(*COLUMNS, *(SECOND if name in REFITTED else ())),
-        optional=True,
     )
     return declare(lambda facts: judged(name, facts.once(points), facts.all_measured))
 
@@ -198,7 +197,6 @@ def _of_datasheet(case: str, rate: float, gpu: str) -> float | None:
             "error_frac", "norm of the difference from the dense MLP over its norm, with random weights", "row", "1"
         ),
     ),
-    optional=True,
 )
 def build_roofs(facts: Facts) -> pd.DataFrame | None:
     """Return lecture_roofs.csv; None if no roofs were measured."""

@@ -102,7 +102,6 @@ def compare(run: Run, ceilings: Run) -> pd.DataFrame:
         Column("measured_wall_speedup", "measured speed-up of wall time", "timing", "1"),
         Column("error_frac", "predicted over measured speed-up, less 1", "timing", "1"),
     ),
-    optional=True,
 )
 def build_speedups(facts: Facts) -> pd.DataFrame | None:
     """Return multi_gpu.csv: a row for each prediction; None for a run of something else."""
@@ -181,7 +180,6 @@ def _parts(measured: Mapping[tuple[str, str, int], float], op: str, gpus: int) -
         Column("pays_from_batch", "predicted: least batch, up to 4096, from which two GPUs gain 5 %", "static", "1"),
         Column("why", "reason for the prediction", "static", style="prose"),
     ),
-    optional=True,
 )  # fmt: skip
 def build_claims(facts: Facts) -> pd.DataFrame | None:
     """Return multi_gpu_claims.csv: two rows for each op; None for a run of something else."""
@@ -208,7 +206,6 @@ def build_claims(facts: Facts) -> pd.DataFrame | None:
         Column("error_frac", "predicted over found speed-up, less 1", "timing", "1"),
         Column("error", "largest difference from the result of one GPU", "timing", shown=False),
     ),
-    optional=True,
 )
 def build_splits(facts: Facts) -> pd.DataFrame | None:
     """Return multi_gpu_splits.csv, a row for each split that was measured; None without one."""
@@ -240,7 +237,6 @@ def build_splits(facts: Facts) -> pd.DataFrame | None:
         Column("logit", "largest logit", "timing"),
         Column("tokens_equal", "whether the greedy tokens are the same", "timing"),
     ),
-    optional=True,
 )
 def build_checks(facts: Facts) -> pd.DataFrame | None:
     """Return multi_gpu_checks.csv: a row for each check; None without checks."""

@@ -25,9 +25,9 @@ def document_columns() -> str:
     """Return the generated text of analysis/COLUMNS.md: a list of all tables, studies included, then their columns."""
     tables = [one for one in every() if isinstance(one, Table)]
     tables = [
-        *(one for one in tables if not one.optional),
+        *(one for one in tables if one.always),
         *declared_tables(),
-        *(one for one in tables if one.optional),
+        *(one for one in tables if not one.always),
     ]
     listed = [f"| [`{one.name}.csv`](#{one.name}csv) | {one.question} |" for one in tables]
     return "\n\n".join(["\n".join(["| table | question |", "|---|---|", *listed]), *(one.document() for one in tables)])

@@ -109,7 +109,6 @@ Swept = tuple[pd.DataFrame, pd.DataFrame] | None
     question="Which compile-time choices of each kernel are the fastest, and what explains the differences?",
     title="Every combination",
     columns=_COLUMNS,
-    optional=True,
 )
 def build_sweep(facts: Facts) -> pd.DataFrame | None:
     swept = facts.once(swept_rows)
@@ -121,7 +120,6 @@ def build_sweep(facts: Facts) -> pd.DataFrame | None:
     question="What do the fastest combinations do at the other shapes that their source is compiled for?",
     title="Configurations at the other shapes",
     columns=(column for column in _COLUMNS if column.name in _AT_OTHER_SHAPES),
-    optional=True,
 )
 def build_shapes(facts: Facts) -> pd.DataFrame | None:
     swept = facts.once(swept_rows)
@@ -252,7 +250,6 @@ def short_name(macros: str) -> str:
             style="prose",
         ),
     ),
-    optional=True,
 )
 def build_best(facts: Facts) -> pd.DataFrame | None:
     """Return sweep_best.csv: one row a kernel, dtype and shape that was timed; `sweep` from swept_rows."""
