@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,6 @@ from analysis.formats.report import kinds
 from tests.checkout import loaded
 
 KEY = Path(__file__).resolve().parents[1] / "answer_key"
-REPLAY = ("tuned", "blind_replay", "blind_replay_2", "blind_replay_3", "blind_replay_4", "blind_5", "blind_6")
-SCREEN = ("tuned", "blind_screen", "blind_screen_2", "blind_screen_3", "blind_screen_4", "blind_5", "blind_6")
 
 
 @pytest.fixture(scope="module")
@@ -129,28 +126,3 @@ def test_changes_become_delays_and_slopes_become_savings() -> None:
     assert saves(drop, row("delay", 1.0), row("remove", 0.6), of=half) == pytest.approx(0.4)
     host = [row("host", 0.9, width=0.5), row("virtual-host", 0.5, part_ns=4e5)]
     assert saves(["--host", "k=0.5"], *host) == pytest.approx(0.1)
-
-
-def test_the_later_scores_of_the_readme_are_those_of_the_tables() -> None:
-    """One column a set; the row of replayed changes that win nothing names them itself."""
-    text = (KEY / "README.md").read_text(encoding="utf-8").partition("Later, not blind")[2]
-    table = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
-    told = {row[0]: row[1:] for row in table[:6]}
-
-    def rows(name: str, what: str) -> list[dict[str, str]]:
-        return list(csv.DictReader((KEY / name / f"{what}_latest.csv").read_text(encoding="utf-8").splitlines()))
-
-    screens = [rows(name, "screen") for name in SCREEN]
-    pairs = [[row for row in rows(name, "replay") if row["counts"] and row["inside"]] for name in REPLAY]
-    inside = [[row["inside"] for row in of if row["inside"]] for of in screens]
-    assert told["first finding names the cause"] == [
-        f"{sum(row['right'] == 'yes' for row in of)} of {len(of)}" for of in screens
-    ]
-    assert told["measured saving in the stated interval, of right causes"] == [
-        f"{of.count('yes')} of {len(of)}" for of in inside
-    ]
-    advised = told["clean programs and traps advised to do what wins nothing"]
-    assert [cell.split()[0] for cell in advised] == [str(sum(bool(row["advised"]) for row in of)) for of in screens]
-    assert told["measured saving in an interval of at most ± 12 %, change given"] == [
-        f"{sum(row['inside'] == 'yes' for row in of)} of {len(of)}" for of in pairs
-    ]

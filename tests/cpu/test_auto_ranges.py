@@ -473,12 +473,6 @@ def runs_of(machine: Machine, *options: str, **environment: str) -> list[str]:
     return [line.split()[1] for line in machine.calls.read_text().splitlines() if line.startswith("program")]
 
 
-def test_all_runs_have_ranges_once_the_bare_run_found_them_automatic(gpu_machine: Machine) -> None:
-    assert runs_of(gpu_machine, BARE_AUTO="on") == ["measure", "dataflow", "on", "on"]
-    calls = gpu_machine.calls.read_text()
-    assert "-m harness.instrument.dataflow_file" in calls
-
-
 def test_a_program_with_ranges_of_its_own_or_without_torch_has_no_others(gpu_machine: Machine) -> None:
     assert runs_of(gpu_machine, BARE_AUTO="") == ["measure", "ranks", "none"]
 

@@ -169,24 +169,6 @@ def test_an_output_that_is_full_is_one_sentence(command: str, tmp_path: Path) ->
     assert done.stderr.count("\n") == 1
 
 
-def test_the_analysis_writes_every_file_whole_or_not_at_all() -> None:
-    """Through analysis/formats/writing.py, but for files of its own that it renames, removes, or keeps in memory."""
-    own = {
-        "analysis/comparison/history.py", "analysis/formats/moving.py", "analysis/formats/system.py", "analysis/formats/writing.py",
-        "analysis/page/trace.py", "kernel_ledger/magic.py",
-    }  # fmt: skip
-    writers = {
-        name
-        for name in files("analysis/*.py") + files("kernel_ledger/*.py")
-        for node in ast.walk(ast.parse((ROOT / name).read_text("utf-8")))
-        if (isinstance(node, ast.Attribute) and node.attr in ("write_text", "write_bytes"))
-        or (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute | ast.Name)
-        and (node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id) == "open"
-        and any(isinstance(one, ast.Constant) and str(one.value)[:1] in ("w", "x", "a") for one in node.args))
-    }  # fmt: skip
-    assert writers == own
-
-
 TABLE = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 MODULES = {"pillow": "PIL", "nvidia-ml-py": "pynvml", "clang-format": "clang_format", "import-linter": "importlinter"}
 

@@ -20,7 +20,7 @@ from analysis.formats.errors import InputError
 from analysis.hardware.devices import Device, architecture, architectures
 from analysis.tables import bare as bare_times
 from analysis.tables import collectives, gaps, join, periods, traffic
-from analysis.tables.bare import blocked, first_occurrences
+from analysis.tables.bare import blocked
 from analysis.tables.roofline import (
     _without_points,
     build_roof_lines,
@@ -169,21 +169,6 @@ def test_a_wait_counts_for_the_step_in_which_it_lies() -> None:
     found = blocked(steps, np.array([300.0, 300.0]), waits)
     assert found is not None
     assert found.tolist() == [15.0, 100.0]
-
-
-@pytest.mark.parametrize(
-    ("times", "first"),
-    [
-        ([50, 10, 10, 10, 10, 10], 1),
-        ([14, 10, 10, 10, 10, 10], 0),  # below 1.5 times the median
-        ([17, 10, 10, 10, 10, 18], 0),  # as slow as one in twenty of the later ones
-        ([30, 40, 10, 10], 2),
-        ([16, 10, 10, 10, 10, 10, 10, 10, 14, 14], 1),  # above 1.5 times 10, their median
-        ([30], 0),
-    ],
-)
-def test_the_first_calls_are_those_that_no_later_one_is_as_slow_as(times: list[float], first: int) -> None:
-    assert first_occurrences(np.array(times, dtype=float)) == first
 
 
 def test_rates_of_a_range_are_of_all_its_calls() -> None:
@@ -433,7 +418,7 @@ def test_of_several_gpus_the_busiest_is_judged_and_all_are_named() -> None:
     """GPU 0 is busy for 1 + 1 µs, GPU 1 for 3: two operations at once count once."""
     ops = [(0, 1000, "kernel"), (5000, 1000, "kernel"), (0, 3000, "kernel"), (1000, 1000, "kernel")]
     row = steps_of(ops, [-1] * 4, device=["0", "0", "1", "1"]).iloc[0]
-    assert (row["busy_ns"], row["launches"], row["wall_ns"]) == (3000, 4, 6000)
+    assert (row["step"], row["busy_ns"], row["launches"], row["wall_ns"]) == ("capture", 3000, 4, 6000)
     assert row["evidence"] == "GPU 1 is the busiest of 2 GPUs; the others are busy for: GPU 0 2.0 µs"
     equal = steps_of(ops[:2], [-1] * 2, device=["b", "a"]).iloc[0]
     assert equal["evidence"].startswith("a is the busiest of 2 GPUs; the others are busy for: b 1.0 µs")

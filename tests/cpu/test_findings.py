@@ -11,8 +11,7 @@ from analysis.capture.model import RANGES_COLUMNS, Capture, as_table, empty_tabl
 from analysis.capture.summaries import SUMMARIES
 from analysis.diagnosis import findings
 from analysis.diagnosis.claims import Claim
-from analysis.diagnosis.copies import large_copies
-from analysis.diagnosis.host import cpu_ranges, explain_call, host_waits
+from analysis.diagnosis.host import explain_call
 from analysis.diagnosis.hot import NO_CAUSE, hot_kernels
 from analysis.facts import Facts
 from analysis.formats import symbols
@@ -47,123 +46,6 @@ def told(claim: Claim) -> str:
     return f"{claim.sentence} {claim.do}".rstrip()
 
 
-@pytest.mark.parametrize(
-    ("rows", "headline", "said"),
-    [
-        (
-            {"rules": [{"rule": "Occupancy", "type": "OPT", "speedup_frac": 0.66, "text": "ncu's words"}]},
-            "k: ncu's rule Occupancy estimates 66%",
-            "ncu's rule Occupancy estimates a speed-up of 66%: few warps are resident.",
-        ),
-        (
-            {"rules": [{"rule": "SOLBottleneck", "type": "OPT", "launches": 1, "text": "Memory is more heavily used"}]},
-            "k: memory is busier than arithmetic",
-            "By ncu's rule SOLBottleneck memory is busier than arithmetic.",
-        ),
-        (
-            {"roofline": [{"level": "dram", "bound": "memory", "roof_frac": 0.92}]},
-            "k: reaches 92% of the DRAM bandwidth limit",
-            "it is near that limit",
-        ),
-        (
-            {"counters": [{"dram_throughput_frac": 0.12, "sm_throughput_frac": 0.09}]},
-            "k: neither memory nor the SMs are busy (12%, 9.0%)",
-            "DRAM is at 12% of its peak and the SMs at 9.0%: it waits",
-        ),
-        (
-            {"counters": [{"dram_throughput_frac": 0.62, "sm_throughput_frac": 0.2}]},
-            "k: DRAM is busy at 62%",
-            "DRAM is at 62% of its peak and the SMs at 20%. Fewer bytes make it faster, or more independent work.",
-        ),
-        (
-            {"counters": [{"dram_throughput_frac": 0.2, "sm_throughput_frac": 0.85}]},
-            "k: the SMs are busy at 85%",
-            "DRAM is at 20% of its peak and the SMs at 85%. Only fewer or cheaper instructions make it much faster.",
-        ),
-        (
-            {"counters": [{"sectors_per_request_load": 32.0}]},
-            "k: a load of a warp touches 32.0 sectors, and 4 to 16 are enough",
-            "it is not coalesced",
-        ),
-        (
-            {"counters": [{"threads_per_inst": 4.0}]},
-            "k: 4.0 of a warp's 32 threads are active",
-            "the others take another branch",
-        ),
-        (
-            {"stalls": [{"reason": "long_scoreboard", "share_frac": 0.7}]},
-            "k: 70% of its stalls are long_scoreboard",
-            "Its warps wait for data of global or local memory (long_scoreboard): 70% of its stalls.",
-        ),
-        (
-            {"source": [{"place": "k.cu:12", "share_frac": 0.4, "stall": "wait"}]},
-            "k: 40% of its samples are at k.cu:12",
-            "40% of its samples are at k.cu:12, most of them wait.",
-        ),
-    ],
-)
-def test_a_reason_comes_from_the_table_that_knows_it(rows, headline, said):
-    found = only(hot_kernels(tables(**rows), "nsys"))
-    assert found.title == headline
-    assert said in told(found)
-    assert told(found).startswith("10 launches take 5 ms by nsys, 500 µs each on average: 100% of the kernel")
-    cited = {item.table for item in found.cells}
-    assert cited == {"kernels", next(iter(rows))}
-
-
-@pytest.mark.parametrize(
-    ("row", "sm_count", "headline"),
-    [
-        ({"grid": "16x1x1"}, 132, "k: its grid of 16 blocks leaves SMs without work"),
-        ({"grid": "1x1x1"}, None, "k: its grid of 1 block leaves SMs without work"),
-        ({"grid": "16x1x1"}, None, f"k, 100% of the kernel time: {NO_CAUSE}"),
-        ({"grid": "128x1x1"}, 132, f"k, 100% of the kernel time: {NO_CAUSE}"),
-        ({"block": "1x1x1"}, 132, "k: its blocks of 1 thread leave lanes idle"),
-        ({"registers": 255}, 132, "k: 255 registers a thread allow only 8 warps an SM"),
-        ({"registers": 255, "occupancy_theoretical_frac": 0.125}, 132, "k: occupancy of 12% at most"),
-        ({"registers": 255, "grid": "120x1x1", "block": "256x1x1"}, 132, f"k, 100% of the kernel time: {NO_CAUSE}"),
-        (
-            {"registers": 255, "grid": "264x1x1", "block": "256x1x1"},
-            132,
-            "k: 255 registers a thread allow only 8 warps an SM",
-        ),
-        ({"nsys_time_ns": 40_000}, 132, "k: 10 short launches, 4 µs each"),
-    ],
-)
-def test_a_timeline_alone_knows_reasons(row, sm_count, headline):
-    assert only(hot_kernels(tables(row), "nsys", sm_count=sm_count)).title == headline
-
-
-def test_a_short_launch_is_held_against_the_call_that_launches_it():
-    call = {"source": "CUDA API", "call": "cudaLaunchKernel", "calls": 10, "host_time_ns": 60_000, "median_ns": 5_500}
-    found = only(hot_kernels(tables({"nsys_time_ns": 40_000}, host=[call]), "nsys"))
-    assert "cudaLaunchKernel itself takes 5.5 µs of the host (median)" in told(found)
-
-
-def test_a_kernel_that_graphs_launch_needs_no_graph():
-    call = {"source": "CUDA API", "call": "cudaLaunchKernel", "calls": 10, "host_time_ns": 60_000, "median_ns": 5_500}
-    given = tables({"nsys_time_ns": 40_000}, host=[call])
-    for launches, advised in ((4, True), (6, False)):  # of 10
-        graphed = pd.DataFrame({"kernel": ["k"], "launches": [launches]})
-        said = told(only(hot_kernels({**given, "graphed": graphed}, "nsys")))
-        assert ("capture them in a CUDA graph" in said, "cudaLaunchKernel" in said) == (advised, advised)
-        assert ("CUDA graphs launch most of them already" in said) != advised
-
-
-@pytest.mark.parametrize(
-    ("name", "named"),
-    [
-        ("k", True),
-        ("sm80_xmma_gemm_f32f32", True),
-        ("nvjet_sm90_tst_64x8_64x16", False),
-        ("sm90_xmma_gemm_bf16", False),
-    ],
-)
-def test_products_with_asynchronous_copies_need_few_warps(name, named):
-    found = only(hot_kernels(tables({"kernel": name, "registers": 168}), "nsys"))
-    assert ("168 registers a thread allow only 12 warps an SM" in found.title) == named
-
-
 def test_a_kernel_is_one_over_all_ranges_and_the_longest_is_always_named():
     rows = [{"range": f"step/{at}", "nsys_time_ns": 1_000_000} for at in range(6)]
     found = hot_kernels(tables(*rows, {"kernel": "other", "range": "step/a", "nsys_time_ns": 2_000_000}), "nsys")
@@ -175,27 +57,11 @@ def test_a_kernel_is_one_over_all_ranges_and_the_longest_is_always_named():
     assert "`ncu -k regex:k -c 3 --set full -o kernels APP`" in told(first)
 
 
-def test_less_than_a_hundredth_is_no_finding():
-    rows = [{"grid": "1x1x1"}, {"kernel": "small", "grid": "1x1x1", "nsys_time_ns": 49_000}]
-    assert len(hot_kernels(tables(*rows), "nsys")) == 1
-
-
 def test_another_clock_and_another_vendor_are_named():
     amd = told(only(hot_kernels(tables(), "torch.profiler", vendor="AMD")))
     assert "by torch.profiler" in amd
     assert "rocprof-compute" in amd
     assert "ncu" not in amd.replace("launches", "")
-
-
-def test_kernels_that_nobody_timed_are_still_explained():
-    rows = {"nsys_time_ns": None, "registers": 255}
-    found = only(hot_kernels(tables(rows), "nsys"))
-    assert found.title == "k: 255 registers a thread allow only 8 warps an SM"
-    assert "ncu saw 10 launches of it, and no file holds their time." in told(found)
-    empty = tables(source=[{"place": "k.cu:12", "share_frac": 0.4, "stall": ""}])
-    empty["kernels"] = empty["kernels"].head(0)
-    assert only(hot_kernels(empty, "nsys")).title == "k: 40% of its samples are at k.cu:12"
-    assert hot_kernels(tables() | {"kernels": empty["kernels"]}, "nsys") == []
 
 
 @pytest.mark.parametrize(
@@ -208,39 +74,6 @@ def test_kernels_that_nobody_timed_are_still_explained():
 )
 def test_the_name_of_a_library_kernel_says_something(name, headline):
     assert only(hot_kernels(tables({"kernel": name}), "nsys")).title.endswith(headline)
-
-
-# Copies -----------------------------------------------------------------------------------------------------------
-
-
-COPY = {
-    "device": "GPU (0)", "kind": "memcpy", "direction": "Host-to-Device", "memory": "Pageable -> Device", "count": 4,
-    "bytes": 4_000_000_000, "time_ns": 1_000_000_000, "share_frac": 0.6, "rate_byte_per_s": 4e9, "link_frac": 0.0625,
-    "overlapped_frac": 0.0,
-}  # fmt: skip
-
-
-def test_copies_say_what_holds_them_back():
-    found = only(large_copies(pd.DataFrame([COPY])))
-    assert found.title == "Copies host to device, 60% of the GPU operations' time: from or to pageable memory"
-    assert "they reach 6.2% of the link's bandwidth" in told(found).replace("They", "they")
-    near = told(only(large_copies(pd.DataFrame([{**COPY, "link_frac": 0.75}]))))
-    assert "fewer bytes make it faster still" in near  # pinned memory would help too
-    pinned = told(only(large_copies(pd.DataFrame([{**COPY, "memory": "Pinned -> Device", "link_frac": 0.75}]))))
-    assert "only fewer bytes make it faster" in pinned
-    small = only(large_copies(pd.DataFrame([{**COPY, "memory": "", "bytes": 4_000, "link_frac": None}])))
-    assert small.title.endswith("small ones, 1,000 bytes each")
-    moved = only(large_copies(pd.DataFrame([{**COPY, "kind": "migration", "memory": ""}])))
-    assert moved.title.startswith("Migrations of unified memory host to device")
-    assert large_copies(pd.DataFrame([{**COPY, "share_frac": 0.05}])) == []
-    assert large_copies(pd.DataFrame([COPY]).head(0)) == []
-
-
-def test_pageable_copies_have_a_time_to_win():
-    row = pd.DataFrame([{**COPY, "link_frac": 0.25}])
-    assert only(large_copies(row)).bound_ns == 750_000_000
-    assert "at the link's bandwidth they would take 250 ms" in told(only(large_copies(row))).replace("At", "at")
-    assert only(large_copies(row.assign(memory="Pinned -> Device"))).bound_ns is None
 
 
 # The host -----------------------------------------------------------------------------------------------------------
@@ -287,13 +120,6 @@ def test_a_report_of_sums_alone_says_where_the_process_waits():
     assert len(built["host"]) == 3
 
 
-def test_one_long_call_among_many_is_said():
-    found = host_waits(
-        build_host(Facts(Capture(summaries={"cuda_api_sum": sums("cuda_api_sum", ("cudaMalloc", 3, 900, 880))})))
-    )
-    assert "One call takes 0.88 µs of that, and the others are short." in told(only(found))
-
-
 @pytest.mark.parametrize(
     "name",
     ["cudaDeviceSynchronize", "cudaMallocManaged", "cudaMemcpyAsync", "cudaMemcpy", "cuLaunchKernel", "poll", "ioctl",
@@ -305,46 +131,7 @@ def test_what_time_in_a_call_means_is_known(name):
     assert fix
 
 
-def test_nothing_is_said_of_a_call_that_nobody_knows():
-    assert explain_call("frobnicate") is None
-
-
 # A run without a GPU ------------------------------------------------------------------------------------------------
-
-
-def cpu_run(*lengths: int) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """cpu_times.csv and the ranges of a program whose range `run/a` took so long each time, ns."""
-    starts = [1_000_000 * at for at in range(len(lengths))]
-    rows = {
-        "range_id": range(len(lengths)),
-        "parent_id": pd.array([pd.NA] * len(lengths), dtype="Int64"),
-        "path": ["run/a"] * len(lengths),
-        "start_ns": starts,
-        "end_ns": [s + n for s, n in zip(starts, lengths, strict=True)],
-    }
-    times = pd.DataFrame(
-        [("run/a", len(lengths), sum(lengths), 1.0)], columns=["range", "calls", "self_time_ns", "share_frac"]
-    )
-    return times, pd.DataFrame(rows)
-
-
-def test_a_first_call_that_costs_more_is_found():
-    found = only(cpu_ranges(*cpu_run(90_000, 10_000, 10_000, 10_000), None))
-    assert found.title == "run/a: its first call takes 9 times the median"
-    assert "it pays for a start" in told(found)
-
-
-def test_steady_calls_are_steady_and_one_alone_needs_more_ranges():
-    assert only(cpu_ranges(*cpu_run(10_000, 11_000, 10_000), None)).title == "run/a: 3 calls of 10 µs, none much longer"
-    alone = only(cpu_ranges(*cpu_run(10_000), None, recorded="Put ranges into it."))
-    assert alone.title == "run/a: the capture does not show what happens in it"
-    assert told(alone).endswith("Put ranges into it.")
-
-
-def test_a_range_whose_work_is_declared_has_a_rate():
-    ops = pd.DataFrame([{"range": "run/a", "flops": 2_000_000.0, "minimum_bytes": 500_000.0}])
-    found = only(cpu_ranges(*cpu_run(10_000, 10_000, 10_000), ops))
-    assert found.title == "run/a: runs at 200 GFLOP/s and 50 GB/s"
 
 
 # Words --------------------------------------------------------------------------------------------------------------

@@ -190,6 +190,10 @@ def test_operations_are_one_chain_where_they_share_a_tensor() -> None:
         (["add", "gelu"], "bias + GELU"), (["add", "layer_norm"], "residual + LayerNorm"), (["mul", "layer_norm"], "mul + LayerNorm"),
         (["copy"], "copy"), (["copy", "clone"], "QKV split and permute"), (["copy"] * 3, "QKV split and permute"), (["copy"] * 4, "copies"),
         (["copy", "cat"], "copies"), (["silu", "mul"], "SwiGLU"), (["add", "silu", "mul"], "add + SwiGLU"), (["memcpy", "add", "gelu"], "bias + GELU"),
+        (["add", "tanh", "mul"], "add + tanh + mul"), (["_to_copy", "pow", "mean", "add", "rsqrt", "mul", "_to_copy", "mul"], "RMSNorm"),
+        (["add", "_to_copy", "pow", "mean", "add", "rsqrt", "mul", "_to_copy", "mul"], "add + RMSNorm"),
+        (["mul", "neg", "cat", "mul", "add", "mul", "neg", "cat", "mul", "add"], "rotary embedding + rotary embedding"),
+        (["native_batch_norm", "relu"], "BatchNorm + ReLU"), (["cudnn_batch_norm", "add", "relu"], "BatchNorm + ReLU"), (["_to_copy", "_to_copy"], "casts"),
     ],
 )  # fmt: skip
 def test_known_chains_have_a_name(names: list[str], pattern: str) -> None:

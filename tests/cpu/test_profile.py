@@ -131,8 +131,15 @@ def test_the_ranks_are_those_of_the_processes_in_the_timeline(gpu_machine: Machi
     gpu_machine.put("checkout/app", TWO_RANKS)
     answer = profile(gpu_machine, "--", "./app", BARE_AUTO="on", PYTHONPATH=str(ROOT))
     assert answer.returncode == 0, answer.stderr
-    ran = re.findall(r"^program (\w+) (\d+)$", gpu_machine.calls.read_text(), re.MULTILINE)
-    assert ran[0][0] == "measure"
+    calls = gpu_machine.calls.read_text()
+    ran = re.findall(r"^program (\w+) (\d+)$", calls, re.MULTILINE)
+    assert [said for said, _ in ran] == [
+        "measure",
+        "dataflow",
+        "on",
+        "on",
+    ]  # each run has ranges, once the first found them
+    assert "-m harness.instrument.dataflow_file" in calls
     (pid,) = [int(pid) for said, pid in ran if said == "on"][:1]
     written = (only_run(gpu_machine) / "captures" / PROCESS_RANKS.name).read_text()
     assert written == f"{PROCESS_RANKS.header}\n{pid}0,0,2,0\n{pid}1,1,2,1\n"

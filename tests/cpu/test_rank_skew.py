@@ -15,7 +15,6 @@ from analysis.diagnosis.step_rules.view import Proposal
 from analysis.diagnosis.step_tables import answer_steps
 from analysis.facts import Facts
 from analysis.formats.collectives import Verdict, protocol_of, verdict
-from analysis.formats.errors import InputError
 from analysis.page.ranks import plot_rank_steps
 from tests.answer_key.pack import parts
 from tests.answer_key.skew import inject, serial
@@ -246,13 +245,6 @@ def test_a_missing_rank_leaves_calls_undecided_and_is_named(tmp_path: Path) -> N
     facts = Facts(load(four[:3]))
     assert set(facts.collective_calls["verdict"]) == {"UNDECIDED"}
     assert any(gap.what == "the captures of 1 of 4 ranks" for gap in missing_of(facts))
-
-
-def test_clocks_that_cannot_be_aligned_are_one_sentence(tmp_path: Path) -> None:
-    paths = Program("ddp", seed=1).save(tmp_path, ((0, 0.0), (0, 0.0)))
-    other = Program("ddp", seed=2, late=9_000_000, layer=0, jitter=0.6).save(tmp_path / "b", ((0, 0.0), (0, 3e-3)))
-    with pytest.raises(InputError, match="whose clocks cannot be aligned"):
-        load([paths[0], other[1]])
 
 
 def test_a_rank_on_another_gpu_is_named(tmp_path: Path) -> None:

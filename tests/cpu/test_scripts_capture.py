@@ -19,14 +19,6 @@ pytestmark = pytest.mark.slow
 # --- help and usage ---
 
 
-@pytest.mark.parametrize("script", ["nsys_capture.sh", "ncu_capture.sh", "export_csv.sh", "profile.sh", "ladder.sh"])
-def test_the_header_comment_is_the_help(machine: Machine, script: str) -> None:
-    answer = machine.run(script, "--help")
-    assert answer.returncode == 0
-    assert f"usage: {script}" in answer.stdout
-    assert "exit:" in answer.stdout
-
-
 @pytest.mark.parametrize(
     "command",
     [

@@ -73,37 +73,11 @@ def test_the_whole_capture_is_the_step_only_where_nothing_repeats(
     assert view(graph([{}], [{}]), name=name, reason=reason, count=count).is_run is is_run
 
 
-def test_directions_of_copies_and_their_calls() -> None:
-    names = [{"name": "cudaMemcpyAsync", "wait": OPERATION, "target": 0}, {"name": "cudaStreamSynchronize"},
-             {"name": "cudaMemcpyAsync"}, {"name": "cudaEventRecord"}]  # fmt: skip
-    one = view(graph(names, [copy(), copy(D2H, call=2), copy(D2D, call=-1), {"name": "HtoD", "call": 3}]))
-    assert one.to_gpu().tolist() == [True, False, False, False]
-    assert one.to_host().tolist() == [False, True, False, False]
-    assert one.next_call.tolist() == [1, 2, 3, -1]
-    assert one.synchronised(one.to_gpu()).tolist() == [False, True, False, False]
-    assert one.synchronised(one.to_host()).sum() == 0
-    assert one.waiting(one.to_gpu() | one.to_host()).tolist() == [True, False, False, False]
-
-
 def test_four_small_copies_to_the_host_in_a_row_are_packable() -> None:
     def packable(count: int, size: float = 65_536.0) -> int:
         return int(view(graph([{}] * (count + 1), [*[copy(D2H, size)] * count, {}])).packable.sum())
 
     assert (packable(3), packable(4), packable(4, 65_537.0)) == (0, 4, 0)
-
-
-def test_what_stands_between_a_launch_and_a_load_of_a_module_compiles() -> None:
-    names = ["cudaLaunchKernel", "cudaMalloc", "cuModuleLoadData", "cudaLaunchKernel", "cudaEventRecord"]
-    one = view(graph([{"name": name} for name in names], [{"call": 0}, {"call": 3}]))
-    assert one.compiles.tolist() == [False, False, True, False, False]
-    assert one.compiling.tolist() == [False, True, True, False, False]
-    assert view(graph([{"name": name} for name in names], [{"call": 0}, {"call": 3}], steps=3)).compiling.sum() == 0
-
-
-def test_calls_around_one_that_builds_a_graph_record_it() -> None:
-    names = ["cudaLaunchKernel", "cudaEventRecord", "cudaGraphInstantiate", "cudaLaunchKernel", "cudaEventRecord"]
-    one = view(graph([{"name": name} for name in names], [{"call": 0}, {"call": 3}]))
-    assert one.recording.tolist() == [False, True, True, False, False]
 
 
 def test_batches_begin_after_other_work() -> None:
@@ -246,18 +220,6 @@ def test_sizes_have_a_unit(size: float, text: str) -> None:
 # Calls and host work
 
 
-@pytest.mark.parametrize(
-    ("count", "steps", "repeats", "proposed"),
-    [(1, 2, 9, True), (1, 3, 9, False), (2, 1, 1, False), (3, 1, 1, True)],
-)
-def test_allocations_of_every_other_step_are_a_loop(count: int, steps: int, repeats: int, proposed: bool) -> None:
-    calls_ = [{}, *[{"name": "cudaMalloc", "own": 600.0}] * count]
-    one = found(calls.propose, view(graph(calls_, [{}], steps=steps), count=repeats))
-    assert ("allocation" in one) is proposed
-    if proposed:
-        assert (one["allocation"].count, one["allocation"].time_ns) == (count / steps, 600 * count / steps)
-
-
 def test_an_allocation_goes_with_half_of_the_host_work_before_it() -> None:
     base = graph([{}, {"name": "cudaMalloc", "own": 600.0, "wait": STREAM, "target": 0, "tail": 9.0}], [{}])
     change = found(calls.propose, view(base))["allocation"].change
@@ -275,15 +237,6 @@ def test_a_module_that_each_step_loads_takes_its_host_work_along() -> None:
     assert one.change(base, 0.0).c_gap.tolist() == [10, 0, 10]
     run = found(calls.propose, view(base, count=1, name="capture", reason="short"))
     assert run["start_up"].title == "Do not count what happens once"
-
-
-def test_a_graph_that_each_step_builds_is_built_once() -> None:
-    base = graph(
-        [{}, {"name": "cudaEventRecord", "own": 70.0}, {"name": "cudaGraphInstantiate", "own": 300.0}, {}],
-        [{}, {"call": 3}],
-    )
-    one = found(calls.propose, view(base))["graph_each_step"]
-    assert (one.time_ns, one.count) == (70 + 300 + 20, 1)
 
 
 def busy_host(gap: float = 500_000.0, *, after: str = "", ranges: pd.DataFrame | None = None, **more: Any) -> View:
@@ -322,22 +275,6 @@ def test_a_range_around_host_work_names_its_kind(name: str, begin: int, end: int
     ranges = pd.DataFrame({"name": [name], "start_ns": [begin], "end_ns": [end], "pid": [1], "level": [0]})
     (one,) = found(host_work.propose, busy_host(ranges=ranges)).values()
     assert (one.kind, one.about) == (kind, about)
-
-
-@pytest.mark.parametrize(
-    ("after", "kernel", "count", "kind"),
-    [(H2D, "sgd_step", 9, "data_loader"), (H2D, "k", 9, "host_work"), (D2H, "sgd_step", 9, "host_work"), ("", "adam", 9, "host_work"),
-     (H2D, "sgd_step", 1, "host_work")],
-)  # fmt: skip
-def test_uploads_after_host_work_of_training_are_batches(after: str, kernel: str, count: int, kind: str) -> None:
-    assert list(found(host_work.propose, busy_host(after=after, kernel=kernel, count=count))) == [kind]
-
-
-@pytest.mark.parametrize(("other", "proposed"), [(400_000.0, True), (300_000.0, False)])
-def test_host_work_of_one_rank_is_that_rank(other: float, proposed: bool) -> None:
-    calls_ = [{"gap": 500_000.0, "seq": 0}, {"seq": 0}, {"gap": other, "seq": 1}, {"seq": 1}]
-    base = graph(calls_, [{}, {}, {"stream": 1}, {"stream": 1}], seq_pid=np.array([1, 2]), stream_pid=np.array([1, 2]))
-    assert bool(found(host_work.propose, view(base))) is proposed
 
 
 # Launches and waits
@@ -580,7 +517,10 @@ def test_a_chain_of_the_plan_is_one_kernel_of_its_bytes() -> None:
     assert change is not None
     assert change(one.graph, 1.0).o_duration.tolist() == [2_500, 0, 5]
     assert change(one.graph, 0.0).o_duration.tolist() == [4_000, 0, 5]
-    assert found(planned.propose, chain(1_249.0)) == {}
+    assert (list(found(planned.propose, chain(1_249.0))), list(found(planned.propose, chain(1_250.0)))) == (
+        [],
+        ["fuse"],
+    )
 
 
 # Ranks
@@ -720,13 +660,6 @@ def test_four_steps_tell_a_pause_and_three_do_not() -> None:
 )  # fmt: skip
 def test_time_in_calls_that_allocate_is_no_pause(loads: list[tuple[str, int, int]], found_: int) -> None:
     assert len(list(pause.propose(paused(3 * MS, loads=loads)))) == found_
-
-
-def test_a_module_that_loads_in_the_first_half_is_start_up() -> None:
-    one = paused(loads=[("cuModuleLoadData", 1_500_000, 1_600_000), ("cuModuleLoadData", 8_500_000, 8_600_000)])
-    ends = one.step.phase.end_ns
-    assert pause._warms_up(one, ends[:-1], ends[1:]).tolist() == [True, *[False] * 8]
-    assert pause._in_calls(one, ends[:-1], ends[1:]).tolist() == [100_000, *[0] * 6, 100_000, 0]
 
 
 # What a graph needs
@@ -920,31 +853,12 @@ def test_without_the_read_the_kernel_that_makes_its_value_may_go(share: float, m
     assert changed.c_wait.tolist() == [NONE] * 3
 
 
-def test_less_than_one_wait_a_step_counts_as_one() -> None:
-    calls_ = [{}, {"name": "cudaDeviceSynchronize", "wait": STREAM, "target": 0}, {}, {}]
-    one = found(sync.propose, view(graph(calls_, [{}, {"call": 2}, {"call": 3}], steps=3)))["sync"]
-    assert "waits once in each step" in one.sentence
-
-
-def test_a_wait_after_an_upload_belongs_to_the_upload() -> None:
-    calls_ = [{"name": "cudaMemcpyAsync"}, {"name": "cudaStreamSynchronize", "wait": STREAM, "target": 0}]
-    assert found(sync.propose, view(graph(calls_, [copy(size=1e6)]))) == {}
-    assert list(found(sync.propose, view(graph(calls_, [copy(D2D, 1e6)])))) == ["sync"]
-
-
 def test_weights_uploaded_once_are_no_pageable_copies_besides() -> None:
     sizes = [7e4, 8e4, 9e4]
     ops = [*[copy(size=size, ns=50_000.0) for size in sizes], *[copy(D2H, 9e5, 50_000.0)]]
     one = found(copies.propose, view(graph([{}] * 4, ops), memory="Pageable -> Device"))
     assert list(one) == ["repeated_copy", "pageable_copy"]
     assert one["pageable_copy"].about == "copies to the host"
-
-
-@pytest.mark.parametrize(("lone", "kind"), [(19_000.0, "serial_streams"), (21_000.0, "small_grid")])
-def test_kernels_in_turn_have_four_fifths_of_the_time_of_small_grids(lone: float, kind: str) -> None:
-    few = {"fill": 0.1, "name": "rows"}
-    ops = [few | {"ns": 40_000.0}, few | {"ns": 40_000.0}, {}, few | {"ns": lone}]
-    assert list(found(kernels.propose, view(graph([{}] * 4, ops)))) == [kind]
 
 
 def test_a_cast_counts_by_its_own_name() -> None:
@@ -985,13 +899,6 @@ def test_uploads_after_two_of_three_stretches_of_host_work_are_batches() -> None
     assert list(found(host_work.propose, view(base))) == ["data_loader"]
 
 
-def test_only_copies_of_pageable_memory_are_pinned() -> None:
-    base = graph([{}] * 2, [copy(D2H, 1e6, 90_000.0), copy(D2H, 1e6, 50_000.0)])
-    one = found(copies.propose, view(base, memory=["Device -> Pageable", "Device -> Pinned"]))
-    assert (one["pageable_copy"].count, one["pageable_copy"].time_ns) == (1, 90_000)
-    assert (one["copies_not_overlapped"].count, one["copies_not_overlapped"].time_ns) == (1, 50_000)
-
-
 @pytest.mark.parametrize(("share", "gap"), [(0.0, 90_000.0), (0.5, 60_000 + 1e5 / 27.5), (1.0, 52_000.0)])
 def test_pages_that_the_host_waits_for_come_before_it(share: float, gap: float) -> None:
     """Of 100 µs of host work, pages move for 20 and 10 within 50: 30 to 50 µs, less 0.1 MB at 5 to 50 GB/s."""
@@ -1027,19 +934,6 @@ def test_kernels_in_turn_fit_beside_each_other(fill: float, count: int, kind: st
 def test_a_copy_on_the_gpu_is_no_element_by_element_kernel() -> None:
     assert kernels._pointwise("elementwise_kernel<direct_copy_kernel>") is False
     assert kernels._pointwise("elementwise_kernel<some_new_functor>") is True
-
-
-def test_calls_of_a_copy_to_the_gpu_alone_are_uploads() -> None:
-    """A download without a call, and one that does not wait, forbid nothing."""
-    calls_ = [
-        {},
-        {"name": "cudaMemcpy", "wait": OPERATION, "target": 1},
-        {},
-        {"name": "cudaMemcpy", "wait": OPERATION, "target": 3},
-        {},
-    ]
-    ops = [{"call": 0}, copy(D2D, call=1), {"call": 2}, copy(D2D, call=3), {"call": 4}, copy(H2D, call=-1)]
-    assert launches._blockers(view(graph(calls_, ops))) == ""
 
 
 def test_host_work_of_half_the_step_in_two_parts_counts_whole() -> None:

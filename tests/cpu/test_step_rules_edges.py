@@ -26,12 +26,9 @@ from analysis.replay.graph import NONE, OPERATION, STREAM
 from tests.by_hand import graph, view
 from tests.cpu.test_step_rules_by_hand import (
     ADD,
-    D2D,
     D2H,
-    H2D,
     MS,
     MUL,
-    SGEMM,
     chain,
     copy,
     found,
@@ -73,11 +70,6 @@ def test_graphs_built_three_times_in_one_step_are_a_loop(count: int, proposed: b
     assert ("graph_each_step" in one) is proposed
 
 
-def test_one_load_of_a_module_counts_in_a_step_that_does_not_repeat() -> None:
-    base = graph([{}, {"name": "cuModuleLoadData", "own": 300.0}, {}], [{}, {"call": 2}])
-    assert list(found(calls.propose, view(base, count=1))) == ["compile_in_loop"]
-
-
 # Copies
 
 
@@ -100,14 +92,6 @@ def test_host_work_at_the_speed_of_a_copy_before_an_upload_of_cupy_is_one(
         assert one[0].change(base, 0.0).c_gap.tolist() == [3 * gap, 0, 20, 10]
     plain = graph(calls_, [{"name": "k"}, copy(size=size, call=2), {"call": 3}])
     assert view(plain).staging.sum() == 0
-
-
-def test_host_work_that_stages_a_copy_is_no_work_of_its_own() -> None:
-    calls_ = [{}, {"name": "cudaMemcpy", "gap": 200_000.0}, {}]
-    upload = copy(size=1e6, call=1)
-    for name, kinds in (("cupy_add__float32", []), ("k", ["host_work"])):
-        base = graph(calls_, [{"name": name}, upload, {"call": 2, "name": name}])
-        assert list(found(host_work.propose, view(base))) == kinds
 
 
 def test_pinned_memory_frees_the_call_of_the_copy_and_its_wait_alone() -> None:
@@ -135,15 +119,6 @@ def test_packed_copies_wait_for_nothing() -> None:
     assert change(base, 0.0).c_wait.tolist() == [NONE] * 5 + [OPERATION]
 
 
-@pytest.mark.parametrize(("size", "said"), [(5e6, ", 50 GB/s"), (0.0, "100 µs.")])
-def test_sets_of_unknown_size_have_no_rate(size: float, said: str) -> None:
-    base = graph([{}] * 2, [{"kind": "memset", "ns": 100_000.0, "bytes": size}, {}])
-    one = found(copies.propose, view(base))["redundant_copy"]
-    assert said in one.sentence
-    assert one.change is not None
-    assert one.change(base, 1.0).o_duration.tolist() == [0, 2]
-
-
 # Host work
 
 
@@ -159,21 +134,6 @@ def test_a_range_holds_host_work_whose_middle_it_holds(begin: int, end: int, abo
     assert one.about == about
     assert one.what_if == f"--host '{'load' if about == 'load' else '.*'}=0'"
     assert ("in range load" in one.sentence) is (about == "load")
-
-
-def test_the_innermost_range_names_host_work() -> None:
-    base = graph([{"gap": 500_000.0} if at == 2 else {} for at in range(8)], [{}] * 8)
-    ranges = pd.DataFrame(
-        {"name": ["outer", "inner"], "start_ns": [100, 200], "end_ns": [400_000, 300_000], "pid": 1, "level": [0, 1]}
-    )
-    (one,) = host_work.propose(view(base, capture={"ranges": ranges}))
-    assert one.about == "inner"
-
-
-def test_the_upload_of_a_batch_may_be_the_call_after_the_work() -> None:
-    calls_ = [{"gap": 500_000.0, "name": "cudaMemcpyAsync"}, *[{}] * 6]
-    ops = [copy(size=1e6), *[{"name": "sgd", "call": at} for at in range(1, 7)], copy(size=1e6, call=-1)]
-    assert list(found(host_work.propose, view(graph(calls_, ops)))) == ["data_loader"]
 
 
 @pytest.mark.parametrize(("many", "kind"), [(5, "data_loader"), (4, "host_work")])
@@ -200,16 +160,6 @@ def test_the_work_of_a_rank_adds_up() -> None:
 def test_recording_a_graph_is_no_host_work() -> None:
     base = graph([{}, {"name": "cudaGraphInstantiate", "gap": 500_000.0}, {}], [{}, {"call": 2}])
     assert found(host_work.propose, view(base)) == {}
-
-
-def test_uneven_processes_have_no_host_work_of_their_own() -> None:
-    """They wait for each other: 350 and 250 µs of the same kernels, and 500 µs of host work in each."""
-    one = two_ranks(300_000.0, 200_000.0, talk=False)
-    waits = replace(one.graph, c_gap=np.array([500_000.0, 10.0, 500_000.0, 10.0]))
-    assert found(host_work.propose, view(waits)) == {}
-    even = two_ranks(300_000.0, 250_000.0, talk=False).graph
-    even = replace(even, c_gap=np.array([500_000.0, 10.0, 500_000.0, 10.0]))
-    assert list(found(host_work.propose, view(even))) == ["host_work"]
 
 
 # Kernels
@@ -244,47 +194,6 @@ def test_kernels_of_nccl_are_no_small_grids() -> None:
     assert found(kernels.propose, view(graph([{}] * 2, ops))) == {}
 
 
-def test_conversions_of_two_steps_count_by_step() -> None:
-    """Nine a step in all: five of one name in each of two steps; four of the other name are too few."""
-    names = [*["bfloat16_copy_kernel"] * 10, *["half_copy_kernel"] * 8]
-    base = graph([{}] * 18, [{"name": name, "ns": 10_000.0} for name in names], steps=2)
-    one = found(kernels.propose, view(base))["repeated_casts"]
-    assert (one.count, one.time_ns) == (5, 50_000)
-    assert one.change is not None
-    assert (one.change(base, 1.0).o_duration[:10] == 0).sum() == 8  # each step keeps one
-    assert "5 kernels a step convert" in one.sentence
-
-
-def test_copies_on_the_gpu_count_but_not_those_of_the_host() -> None:
-    ops = [copy(H2D, ns=300_000.0), copy(D2H, ns=300_000.0), copy(D2D, ns=120_000.0), {}]
-    one = {proposal.kind: proposal for proposal in kernels.propose(view(graph([{}] * 4, ops)))}
-    assert list(one) == ["redundant_copy"]
-    assert (one["redundant_copy"].count, one["redundant_copy"].time_ns) == (1, 120_000)
-
-
-@pytest.mark.parametrize(
-    ("lengths", "share", "left"),
-    [((8_000.0, 2_000.0, 2_000.0), 0.0, 8_000), ((8_000.0, 2_000.0, 2_000.0), 0.5, 8_000), ((4_000.0,) * 3, 0.0, 20_000 / 3),
-     ((4_000.0,) * 3, 0.5, 16_000 / 3), ((4_000.0,) * 3, 1.0, 4_000)],
-)  # fmt: skip
-def test_a_fused_kernel_lasts_at_least_as_long_as_its_longest_part(
-    lengths: tuple[float, ...], share: float, left: float
-) -> None:
-    """Five of nine tensors are left at worst: 6.7 of 12 µs."""
-    base = graph([{}] * 3, [{"name": name, "ns": ns} for name, ns in zip((MUL, ADD, MUL), lengths, strict=True)])
-    change = found(kernels.propose, view(base, wall=100_000))["fuse"].change
-    assert change is not None
-    assert change(base, share).o_duration.tolist() == pytest.approx([left, 0, 0])
-
-
-def test_two_casts_that_repeat_are_each_made_once() -> None:
-    names = [*["bfloat16_copy_kernel"] * 5, *["half_copy_kernel"] * 5]
-    base = graph([{}] * 10, [{"name": name, "ns": 10_000.0} for name in names])
-    change = found(kernels.propose, view(base))["repeated_casts"].change
-    assert change is not None
-    assert change(base, 1.0).o_duration.tolist() == [10_000, 0, 0, 0, 0] * 2
-
-
 # Launches
 
 
@@ -293,13 +202,6 @@ def test_more_than_half_of_the_kernels_in_graphs_need_no_other_one(graphed: int,
     calls_ = [{"name": "cudaGraphLaunch", "launches": True}, *[{}] * 4]
     ops = [*[{"call": 0}] * graphed, *[{"call": at} for at in range(1, 5)]]
     assert bool(found(launches.propose, view(graph(calls_, ops)))) is proposed
-
-
-def test_copies_are_no_launches_that_a_capture_could_join() -> None:
-    sync_ = {"name": "cudaDeviceSynchronize"}
-    calls_ = [{"name": "cudaMemcpy"}, sync_, {"name": "cudaMemcpy"}, sync_, {}]
-    ops = [copy(D2D, call=0), copy(D2D, call=2), {"call": 4}]
-    assert launches._blockers(view(graph(calls_, ops))) == ""
 
 
 def test_threads_forbid_a_capture_in_their_own_calls() -> None:
@@ -316,12 +218,6 @@ def test_threads_forbid_a_capture_in_their_own_calls() -> None:
     assert launches._blockers(view(graph(calls_, ops, seq_pid=np.array([1, 1])))) == "allocation"
     more = [*calls_[::2], {}, {}]  # one of four launches or more may stand at the end of the step
     assert launches._blockers(view(graph(more, [{"call": at} for at in (0, 2, 3, 4)]))) == ""
-
-
-def test_the_launches_of_a_step_and_its_kernels_stand_in_the_sentence() -> None:
-    one = found(launches.propose, view(graph([{}] * 8, [{"ns": 3_000.0}] * 8, steps=2)))["launch_bound"]
-    assert (one.count, one.time_ns) == (4, 60)
-    assert one.sentence == "The host needs 0.06 µs to launch 4 operations, and the GPU works for 12 µs."
 
 
 def test_a_wait_before_long_host_work_takes_its_time_in_a_graph_too() -> None:
@@ -393,20 +289,7 @@ def test_a_step_lasts_until_its_gpu_has_ended() -> None:
     assert (same.lost_ns, same.span) == (base.lost_ns, base.span)
 
 
-def test_only_the_first_phase_tells_pauses_and_start_up_is_none() -> None:
-    one = paused(3 * MS)
-    assert list(pause.propose(replace(one, step=replace(one.step, phase=replace(one.step.phase))))) == []
-    assert list(pause.propose(with_phase(one, first=6))) == []  # four steps are left, and the pause is before them
-    (later,) = pause.propose(with_phase(one, first=2))
-    assert "1 step of 8" in later.sentence
-
-
 # Chains of the plan
-
-
-@pytest.mark.parametrize(("ns", "proposed"), [(1_250.0, True), (1_249.0, False)])
-def test_a_chain_of_a_400th_of_the_step_is_a_change(ns: float, proposed: bool) -> None:
-    assert bool(found(planned.propose, chain(ns))) is proposed
 
 
 def test_a_chain_is_told_already_if_more_than_half_of_it_is() -> None:
@@ -477,28 +360,6 @@ def test_equal_work_saves_the_host_work_beyond_the_mean() -> None:
     assert one.about == "Process 1"
 
 
-def test_gpus_of_one_process_are_told_by_their_names() -> None:
-    """One process with two GPUs: its host is shared, so only the GPU's work differs: 200 µs."""
-    ops = [{"ns": 300_000.0}, {"ns": 9_000.0, "name": "ncclDevKernel_AllReduce"}, {"ns": 100_000.0, "stream": 1},
-           {"ns": 9_000.0, "stream": 1, "name": "ncclDevKernel_AllReduce"}]  # fmt: skip
-    base = graph([{"gap": 90_000.0}, {}, {}, {}], ops, stream_names=("GPU 0/7", "GPU 1/7"))
-    one = found(ranks.propose, view(base))["slow_rank"]
-    assert (one.about, one.time_ns) == ("GPU 0", 200_000)
-    assert one.change is not None
-    changed = one.change(base, 0.0)
-    assert changed.c_gap.tolist() == [90_000, 10, 10, 10]
-    assert changed.o_duration.tolist() == pytest.approx([200_000, 9_000, 200_000, 9_000])
-
-
-def test_of_three_ranks_the_slowest_has_more_than_the_mean_of_the_others() -> None:
-    calls_ = [{"seq": at // 2} for at in range(6)]
-    ops = [{"ns": ns, "stream": at} if name == "k" else {"ns": 9_000.0, "stream": at, "name": name}
-           for at, ns in enumerate((100_000.0, 400_000.0, 250_000.0)) for name in ("k", "ncclDevKernel_AllReduce")]  # fmt: skip
-    base = graph(calls_, ops, seq_pid=np.array([1, 2, 3]), stream_pid=np.array([1, 2, 3]))
-    one = found(ranks.propose, view(base))["slow_rank"]
-    assert (one.about, one.time_ns) == ("Rank 1", 225_000)
-
-
 # Waits
 
 
@@ -518,14 +379,6 @@ def test_synchronisations_after_packable_copies_go_with_them() -> None:
     calls_ = [*[{"name": "cudaMemcpyAsync"}] * 4, {"name": "cudaStreamSynchronize", "wait": STREAM, "target": 0}]
     assert "sync" not in found(sync.propose, view(graph(calls_, [copy(D2H)] * 4)))
     assert "sync" in found(sync.propose, view(graph(calls_[1:], [copy(D2H)] * 3)))
-
-
-def test_products_of_many_kinds_count_once() -> None:
-    base = graph(
-        [{}] * 3, [{"name": SGEMM, "ns": 20_000.0}, {"name": SGEMM, "ns": 10_000.0}, {"name": "gemmSN", "ns": 5_000.0}]
-    )
-    one = found(kernels.propose, view(base))["precision"]
-    assert (one.count, one.time_ns, one.title) == (3, 35_000, "Allow TF32 or 16 bits in 3 products")
 
 
 # More of what adds up
@@ -637,17 +490,6 @@ def test_a_graph_leaves_long_host_work_of_less_than_half_a_step() -> None:
     change = found(launches.propose, view(base))["launch_bound"].change
     assert change is not None
     assert change(base, 1.0).c_gap.tolist() == [10, 0, 300_000, *[0] * 5]
-
-
-def test_six_interruptions_in_five_steps_may_stand_at_their_ends() -> None:
-    def blockers(times: int) -> str:
-        calls_, ops = [{}] * 20, [{"call": at} for at in range(20)]
-        for _ in range(times):
-            calls_ += [{"name": "cudaMalloc"}, {}]
-            ops += [{"call": len(calls_) - 1}]
-        return launches._blockers(view(graph(calls_, ops, steps=5)))
-
-    assert (blockers(6), blockers(7)) == ("", "allocation")
 
 
 def test_the_first_idle_time_of_a_capture_may_be_the_pause() -> None:

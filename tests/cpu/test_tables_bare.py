@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -18,7 +17,7 @@ from analysis.formats.errors import InputError
 from analysis.formats.run import TIMING
 from analysis.page.markdown import render_markdown
 from analysis.pipeline import analyse
-from analysis.tables.bare import build_bare_times, first_occurrences, walls_of_steps
+from analysis.tables.bare import build_bare_times
 from tests.declared import missing_of
 from tests.nsys_export import Export
 
@@ -80,23 +79,6 @@ def world(tmp_path: Path):
 # --- the first ones ---
 
 
-@pytest.mark.parametrize(
-    ("times", "left_out"),
-    [
-        ([10.0], 0),
-        ([10.0, 10.0], 0),
-        ([40.0, 10.0], 1),
-        ([900.0, 40.0, 10.0, 11.0, 10.0, 11.0], 2),
-        ([10.0, 90.0, 10.0, 10.0, 10.0, 10.0], 0),  # not leading
-        ([14.0, 10.0, 10.0, 10.0], 0),  # within what varies
-        ([25.0, 10.0, 30.0, 10.0, 30.0, 10.0, 30.0], 0),  # two kinds of work in one range
-        ([99.0, 99.0, 99.0, 99.0, 1.0, 1.0, 1.0], 3),  # never more than half
-    ],
-)
-def test_first_occurrences(times: list[float], left_out: int) -> None:
-    assert first_occurrences(np.array(times)) == left_out
-
-
 def test_bare_times_of_ranges(world) -> None:
     rows = bare(*[row for at, first in enumerate((90, 9, 9)) for row in (
         ("decode", at * 100, at * 100 + 95), ("h.0", at * 100, at * 100 + first / 2), ("h.1", at * 100 + 46, at * 100 + 46 + first / 2))])  # fmt: skip
@@ -111,33 +93,6 @@ def test_bare_times_of_ranges(world) -> None:
 
 
 # --- walls ---
-
-
-def test_a_step_lasts_until_the_next_one_of_its_kind() -> None:
-    rows = [
-        ("prefill", 0, 3),
-        ("decode", 10, 11),
-        ("decode", 20, 21),
-        ("decode", 32, 33),
-        ("prefill", 90, 93),
-        ("decode", 101, 102),
-    ]
-    frame = pd.DataFrame(bare(*rows), columns=BARE_RANGES.names)
-    frame = frame.assign(range=frame["name"], duration_ns=frame["end_ns"] - frame["start_ns"])
-    walls = walls_of_steps(frame, {"prefill": False, "decode": False})
-    assert walls["wall_ns"].fillna(0).tolist() == [10_000, 10_000, 12_000, 0, 11_000, 0]
-    assert set(walls["bare_from"]) == {"start to start"}
-    waiting = walls_of_steps(frame, {"prefill": True, "decode": False})
-    assert waiting.loc[waiting["range"] == "prefill", "wall_ns"].tolist() == [3000, 3000]
-    alone = walls_of_steps(frame.head(1), {"prefill": False})
-    assert alone[["wall_ns", "bare_from"]].to_numpy().tolist() == [[3000, "start to end"]]
-
-
-def test_processes_and_threads_are_no_neighbours() -> None:
-    rows = bare(("step", 0, 1)) + bare(("step", 5, 6), thread=1) + bare(("step", 7, 8), process=1)
-    frame = pd.DataFrame(rows, columns=BARE_RANGES.names)
-    walls = walls_of_steps(frame.assign(range=frame["name"], duration_ns=1000), {"step": False})
-    assert walls["bare_from"].unique().tolist() == ["start to end"]
 
 
 # --- verdicts ---
@@ -172,22 +127,6 @@ def test_verdicts(world, run: dict[str, int], period: int, length: int, expected
     assert row["timed"] == 10 - (how == "start to start")
 
 
-def test_copies_of_pageable_memory_make_the_host_wait(world) -> None:
-    export = timeline(steps=1)
-    corr = export.call(100 * US, 190 * US, name="cudaMemcpyAsync_v3020")
-    export.memcpy(189 * US, 190 * US, corr, 4, kind=2, memory=(2, 0))
-    for number, label in ((0, "Pageable"), (1, "Pinned"), (2, "Device")):
-        export.add("ENUM_CUDA_MEM_KIND", id=number, name=label, label=label)
-    row = world(export, regular(4, 300, 200)).steps.iloc[0]
-    assert row["blocked_ns"] == 90 * US
-
-
-def test_first_steps_are_left_out_and_counted(world) -> None:
-    rows = bare(("decode", 0, 9000), *(("decode", 10_000 + at * 100, 10_090 + at * 100) for at in range(8)))
-    row = world(timeline(), rows).steps.iloc[0]
-    assert (row["first_calls"], row["first_ns"], row["bare_wall_ns"]) == (1, 10_000 * US, 100 * US)
-
-
 def test_a_step_that_ran_once_says_so(world) -> None:
     row = world(timeline(steps=1), regular(1, 0, 150)).steps.iloc[0]
     assert "timed only once" in row["evidence"]
@@ -220,12 +159,6 @@ def test_without_such_a_name_the_outermost_range_that_repeats_is_the_step(world)
 def test_a_bare_run_of_another_program_is_a_gap(world) -> None:
     made = world(timeline(), regular(9, 150, 140, name="other"))
     assert "bare times of the steps" in [gap.what for gap in missing_of(made)]
-
-
-def test_never_closed_ranges_are_a_gap(world) -> None:
-    made = world(timeline(), regular(4, 150, 140) + bare(("decode", 700, None)))
-    gap = next(gap for gap in missing_of(made) if "range" in gap.what)
-    assert gap.what == "the bare time of 1 of 5 ranges"
 
 
 @pytest.mark.slow

@@ -31,7 +31,6 @@ GEMM = "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n"
 ARGMAX = "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::ArgMaxOps<float>, unsigned int, long, 4> >(T3)"
 
 ROOFS = build_roofs({"roofs": [{"name": "dram_copy", "unit": "byte/s", "value": 1e12}]}, None)
-NO_STEPS = pd.DataFrame({"step": [], "verdict": [], "launches": []})
 
 
 def timeline(*launches: Any) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
@@ -292,25 +291,6 @@ def test_copies_out_of_one_tensor_are_one_kernel() -> None:
     assert (row["now_bytes"], row["after_bytes"]) == (4 * MIB, 4 * MIB)
 
 
-@pytest.mark.parametrize(
-    ("l2_bytes", "now", "source"),
-    [(MIB * 100, 11 * MIB, "L2 (ncu)"), (MIB // 8, 8 * MIB, "DRAM (ncu)")],
-)
-def test_measured_bytes_are_of_l2_where_the_chain_may_stay_there(l2_bytes: int, now: int, source: str) -> None:
-    # of three kernels, and the copy's 2 MiB, which nsys names
-    counters = {"l2": (2.0 * MIB, 1.0 * MIB), "dram": (1.0 * MIB, 1.0 * MIB)}
-    row = plan(softmax_timeline(**counters), softmax_flow(), l2_bytes=l2_bytes)[0].iloc[0]
-    assert (row["now_bytes"], row["now_from"], row["tier"]) == (now, source, "counters")
-
-
-def test_what_fits_l2_is_bounded_by_its_roof() -> None:
-    measured = [("dram_copy", 1e12), ("l2_read", 4e12)]
-    roofs = build_roofs({"roofs": [{"name": name, "unit": "byte/s", "value": value} for name, value in measured]}, None)
-    row = plan(softmax_timeline(), softmax_flow(), roofs=roofs, l2_bytes=10 * MIB)[0].iloc[0]
-    assert row["bound_time_ns"] == pytest.approx((MIB * 1.5 + N // 4) / 4e3 + 10_000, abs=1)
-    assert "L2, where it all fits" in row["evidence"]
-
-
 # Without a dataflow ------------------------------------------------------------------------------------------
 
 ACT = "m/prefill/h.0/act"
@@ -331,24 +311,12 @@ def test_manual_gelu_is_known_by_its_kernels_and_sized_by_grid_and_counters() ->
     assert "tensors of 782,340 to 786,432 bytes" in row["evidence"]  # eight elements a thread, as the counters tell
 
 
-def test_sizes_that_nothing_says_give_no_gain() -> None:
-    table, _ = plan(timeline(*((ACT, name, 2, {"grid": "192x1x1"}) for name in GELU_RUN)))
-    assert table["gain_ns"].isna().all()
-    assert "size unknown" in table.iloc[0]["evidence"]
-
-
 def test_a_run_that_is_no_known_pattern_has_no_gain() -> None:
     counters = {"l2": (float(MIB), float(MIB))}
     table, _ = plan(timeline((ACT, TANH, 2, counters), (ACT, MUL, 2, counters)))
     assert table["pattern"].tolist() == ["tanh + mul"]
     assert table["gain_ns"].isna().all()
     assert fusion.NO_DATAFLOW in table.iloc[0]["evidence"]
-
-
-def test_kernels_of_different_sizes_are_no_chain() -> None:
-    small, large = ({"l2": (float(size), float(size))} for size in (MIB, 4 * MIB))
-    table, _ = plan(timeline((ACT, ADD, 2, small), (ACT, GELU, 2, large)))
-    assert table["gain_ns"].isna().all()
 
 
 def test_no_ranges_and_no_kernels_give_an_empty_plan() -> None:
@@ -409,14 +377,6 @@ def test_a_built_kernel_is_held_against_the_plan(
     assert row["time_error_frac"] == pytest.approx(micros * 1e3 / row["predicted_time_ns"] - 1, abs=1e-3)
     assert (row["now_time_ns"], row["within"], row["tier"]) == (55_000, within, "counters")
     assert all(word in row["reason"] for word in words)
-
-
-def test_small_working_sets_are_not_judged_and_several_launches_not_checked() -> None:
-    captured = bench_timeline(ours=(11.5, {"dram": (READ, WRITE)}), slow=(30.0, {"dram": (READ, WRITE)}))
-    _, check = plan(captured, bench_flow(), declared("torch", "slow", "ours", "absent"), l2_bytes=MIB)
-    assert check["variant"].tolist() == ["ours", "slow"]  # the fastest first
-    assert check["within"].isna().all()
-    assert check["reason"].str.contains("1.6 times L2, so it is not judged").all()
 
 
 def test_kernels_in_a_model_are_checked_after_those_alone() -> None:
@@ -587,39 +547,6 @@ def test_launches_are_assigned_where_there_is_one_way(ops: list[str], kinds: lis
 )  # fmt: skip
 def test_kernels_are_known_by_their_names(name: str, kind: str) -> None:
     assert opmap.kind_of_kernel(name) == kind
-
-
-def test_elements_come_from_grid_block_and_name() -> None:
-    copy, add = (fusion.symbols.key(name) for name in (COPY, ADD))
-    assert opmap.element_count(copy, "3072x1x1", "128x1x1", None) == (3071 * 256 + 1, 3072 * 256)
-    assert opmap.element_count(add, "768x1x1", "128x1x1", 8) == (767 * 1024 + 1, 768 * 1024)
-    assert opmap.element_count(add, "768x1x1", "128x1x1", None) is None
-    assert opmap.element_count("softmax_ours", "1x1x1", "32x1x1", 4) is None
-    assert (opmap.item_bytes(add), opmap.pointers(add)) == (4, 3)
-    assert opmap.item_bytes("f<c10::BFloat16, float>") is None
-    assert opmap.item_bytes("f<c10::BFloat16>") == 2
-
-
-@pytest.mark.parametrize(
-    ("names", "pattern"),
-    [
-        (["mul", "masked_fill", "_softmax"], "scale + mask + softmax"),
-        (["add", "_softmax"], "mask + softmax"),
-        (["mul", "_softmax"], "mul + softmax"),
-        (["add", "native_layer_norm"], "residual + LayerNorm"),
-        (["clone", "clone", "clone"], "QKV split and permute"),
-        (["add", "tanh", "mul"], "add + tanh + mul"),
-        (["_to_copy", "pow", "mean", "add", "rsqrt", "mul", "_to_copy", "mul"], "RMSNorm"),
-        (["add", "_to_copy", "pow", "mean", "add", "rsqrt", "mul", "_to_copy", "mul"], "add + RMSNorm"),
-        (["mul", "neg", "cat", "mul", "add", "mul", "neg", "cat", "mul", "add"], "rotary embedding + rotary embedding"),
-        (["silu", "mul"], "SwiGLU"),
-        (["native_batch_norm", "relu"], "BatchNorm + ReLU"),
-        (["cudnn_batch_norm", "add", "relu"], "BatchNorm + ReLU"),
-        (["_to_copy", "_to_copy"], "casts"),
-    ],
-)
-def test_patterns_have_names(names: list[str], pattern: str) -> None:
-    assert fusion.name_pattern(names) == pattern
 
 
 def test_a_fusion_that_is_there_to_take_is_named() -> None:

@@ -183,26 +183,6 @@ def test_no_counters_and_no_timeline_are_not_errors():
     assert join(launches(), prepare_counters(counters(*MODEL)), None).launches.empty
 
 
-@pytest.mark.parametrize(
-    ("pattern", "path", "expected"),
-    [
-        ("gpt2/", "gpt2/prefill/h.0", True),
-        ("gpt2/", "gpt2_fused/prefill", False),
-        ("h.0/", "gpt2/prefill/h.0/attn", True),
-        ("gpt2/prefill/h.0/attn/", "gpt2/prefill/h.0/attn/softmax", True),
-        ("gpt2/prefill/h.0/attn/", "gpt2/decode/h.0/attn/softmax", False),
-        ("gpt2/*/attn/", "gpt2/decode/h.0/attn/softmax", True),
-        ("gpt2/+/attn/", "gpt2/decode/h.0/attn", False),
-        ("[gpt2", "gpt2/decode", True),
-        ("[decode", "gpt2/decode", False),
-        ("softmax]", "gpt2/softmax", True),
-        ("softmax]", "gpt2/softmax/inner", False),
-    ],
-)
-def test_include_filters(pattern, path, expected):
-    assert path_matcher(pattern)(path.split("/")) is expected
-
-
 @pytest.mark.parametrize("pattern", ["regex:gpt2.*/", "domain@gpt2/", "gpt2", "a/,b/"])
 def test_filters_that_are_not_understood_say_so(pattern):
     assert path_matcher(pattern) is None

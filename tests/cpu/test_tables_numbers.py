@@ -7,13 +7,11 @@ import pandas as pd
 import pytest
 
 from analysis.capture.model import GPU_OPS_COLUMNS, Capture, as_table
-from analysis.hardware.devices import Device
-from analysis.tables.gaps import add_other_threads, busy_and_gaps, measure_steps
 from analysis.tables.kernels import build_kernels
-from analysis.tables.roofline import build_roofline, build_roofs, dram_roof, refuse_impossible
+from analysis.tables.roofline import build_roofs
 from analysis.tables.selftest import check_counters, kept_selftest_of
 from analysis.tables.stalls import build_stalls
-from analysis.tables.traffic import build_traffic, copied_bytes, for_figure
+from analysis.tables.traffic import build_traffic, copied_bytes
 from studies.publish.columns import document_columns
 from tests.declared import TABLES, facts_of
 
@@ -51,78 +49,10 @@ def measured(**columns):
     return pd.DataFrame({name: columns.get(name, values * length) for name, values in {**base, **columns}.items()})
 
 
-def test_a_memory_bound_kernel_stands_under_the_measured_slope():
-    table = build_roofline(facts_of(measured=measured(), roofs=build_roofs(CEILINGS, None)))
-    dram = table.iloc[0]
-    assert table["level"].tolist() == ["dram", "l2", "l1"]
-    assert dram["intensity_flop_per_byte"] == 0.5
-    assert dram["achieved_flop_per_s"] == pytest.approx(1e12)
-    assert dram["roof_flop_per_s"] == 2e12
-    assert dram["roof_frac"] == pytest.approx(0.5)
-    assert dram["bound"] == "memory"
-    assert pd.isna(dram["roof_datasheet_flop_per_s"])
-
-
 def test_a_measured_roof_is_the_value_that_the_floors_of_benchmarks_use():
     """The median, whatever the best samples reached: one number for a roof in reports, ladders and ceilings.json."""
     scattered = {"roofs": [roof | {"p5": roof["value"] / 2, "p95": roof["value"] * 2} for roof in CEILINGS["roofs"]]}
     pd.testing.assert_frame_equal(build_roofs(scattered, None), build_roofs(CEILINGS, None))
-
-
-def test_a_kernel_without_flops_is_judged_by_its_bandwidth():
-    dram = build_roofline(facts_of(measured=measured(flops=[0.0]), roofs=build_roofs(CEILINGS, None))).iloc[0]
-    assert dram["achieved_flop_per_s"] == 0
-    assert dram["roof_frac"] == pytest.approx(2e6 / 1e-6 / 4e12)
-
-
-def test_an_unknown_number_makes_its_row_unknown_not_smaller():
-    two = measured(kernel=["k", "k"], flops=[1e6, np.nan], dram_read_bytes=[1e6, 1e6])
-    dram = build_roofline(facts_of(measured=two, roofs=build_roofs(CEILINGS, None))).iloc[0]
-    assert pd.isna(dram["flops"])
-    assert pd.isna(dram["roof_frac"])
-    assert dram["bytes"] == 4e6
-
-
-def test_the_dram_roof_follows_the_mix_of_reads_and_writes():
-    only_copy = {"roofs": [{"name": "dram_copy", "value": 4e12}]}
-    assert dram_roof(build_roofs(only_copy, None), pd.Series([0.0, 1.0])).tolist() == [4e12, 4e12]
-    faster_reads = {"roofs": [{"name": "dram_copy", "value": 4e12}, {"name": "dram_read", "value": 5e12}]}
-    rates = dram_roof(build_roofs(faster_reads, None), pd.Series([0.0, 0.5, 1.0]))
-    assert rates.tolist() == pytest.approx([1 / (2 / 4e12 - 1 / 5e12), 4e12, 5e12])
-
-
-def test_a_roof_that_the_hardware_cannot_have_is_refused():
-    manifest = {"gpu": {"sm_count": 100}, "clocks": {"sm_mhz": {"max": 2000.0}}}
-    possible = {"roofs": [{"name": "l1_read", "unit": "byte/s", "value": 25e12}]}
-    assert refuse_impossible(possible, None, manifest) == (possible, [])
-    four_times = {"roofs": [{"name": "l1_read", "unit": "byte/s", "value": 100e12}]}
-    kept, gaps = refuse_impossible(four_times, None, manifest)
-    assert kept == {"roofs": []}
-    assert gaps[0].why.startswith("its 100.0 Tbyte/s is more than 100 SMs x 128 bytes x 2.00 GHz allows (25.6)")
-    assert refuse_impossible(four_times, None, None) == (four_times, [])
-
-
-def test_bytes_that_l1_does_not_count_are_unknown_there():
-    table = build_roofline(facts_of(measured=measured(l1_bytes=[0.0]), roofs=build_roofs(CEILINGS, None))).set_index(
-        "level"
-    )
-    assert pd.isna(table.loc["l1", "bytes"])
-    assert table.loc["l2", "bytes"] == 4e6
-
-
-def test_missing_roofs_leave_blanks():
-    dram = build_roofline(facts_of(measured=measured(), roofs=build_roofs(None, None))).iloc[0]
-    assert pd.isna(dram["roof_flop_per_s"])
-    assert pd.isna(dram["roof_frac"])
-    assert pd.isna(dram["bound"])
-
-
-def test_datasheet_roofs_stand_beside_the_measured_ones():
-    device = Device(
-        "X", "9.0", 132, 60_000_000, 4.8e12, 67e12, "datasheet", tf32_flop_per_s=495e12, bf16_flop_per_s=990e12
-    )
-    dram = build_roofline(facts_of(measured=measured(), roofs=build_roofs(CEILINGS, device))).iloc[0]
-    assert dram["roof_datasheet_flop_per_s"] == pytest.approx(2.4e12)
 
 
 def test_kernels_give_ncu_time_only_when_ncu_has_every_launch():
@@ -212,23 +142,6 @@ def test_copies_that_ncu_does_not_see_are_in_the_ledger():
     assert table[["dram_read_bytes", "dram_write_bytes"]].iloc[0].tolist() == [1_000_100, 1_000_117]
 
 
-def test_the_figure_compares_one_layer_with_one_layer():
-    rows = [{"range": f"gpt2/h.{n}/softmax", "op": "softmax", "variant": "torch", "tier": "counters"} for n in range(3)]
-    table = pd.DataFrame(rows).assign(
-        minimum_bytes=100,
-        predicted_unfused_bytes=400,
-        predicted_fused_bytes=110,
-        l2_bytes=1,
-        measured_over_minimum=1.0,
-        dram_read_bytes=pd.array([50, pd.NA, pd.NA], dtype="Int64"),
-        dram_write_bytes=pd.array([60, pd.NA, pd.NA], dtype="Int64"),
-    )
-    drawn = for_figure(table)
-    assert drawn["variant"].tolist() == ["torch, 1 of 3 layers"]
-    assert drawn["minimum_bytes"].tolist() == [100]
-    assert drawn["measured_over_minimum"].tolist() == [1.1]
-
-
 def test_the_ledger_subtracts_nothing_and_blanks_what_is_not_whole():
     table = build_traffic(facts_of(Capture(ops=ops()), measured=measured(), seen_paths={"p"}, copied=NO_COPIES))
     assert table["dram_read_bytes"][0] == 1_000_000
@@ -246,53 +159,6 @@ def test_the_ledger_subtracts_nothing_and_blanks_what_is_not_whole():
     assert build_traffic(
         facts_of(Capture(ops=ops(range="elsewhere")), measured=measured(), seen_paths={"p"}, copied=NO_COPIES)
     ).empty
-
-
-def test_a_foreign_capture_has_a_ledger_without_predictions():
-    table = build_traffic(facts_of(measured=measured(), seen_paths={"p"}, copied=NO_COPIES))
-    assert table["dram_read_bytes"][0] == 1_000_000
-    assert table["minimum_bytes"].isna().all()
-
-
-def test_busy_time_is_a_union_over_streams():
-    start, duration = np.array([0, 5, 30]), np.array([10, 10, 5])
-    busy, idle = busy_and_gaps(start, duration)
-    assert busy == 20
-    assert idle.tolist() == [15]
-
-
-def gpu_ops(*rows):
-    names = ["start_ns", "duration_ns"]
-    frame = {name: [row[at] for row in rows] for at, name in enumerate(names)}
-    return as_table({**frame, "kind": ["kernel"] * len(rows), "name": ["k"] * len(rows)}, GPU_OPS_COLUMNS)
-
-
-STEPS = pd.DataFrame({"path": ["m/decode"], "start_ns": [0], "end_ns": [50], "name": ["decode"]})
-
-
-def test_a_step_has_its_length_its_busy_time_and_its_gaps():
-    known = {"bare_wall_ns": {"m/decode": 100.0}, "bare_gpu_ns": {}, "set_up": {}, "blocked_ns": None}
-    two, inside = gpu_ops((10, 10), (40, 10)), np.array([0, 0])
-    row = measure_steps(facts_of(gpu_ops=two, step_ranges=STEPS, step_of_op=inside, **known)).iloc[0]
-    assert (row["wall_ns"], row["busy_ns"], row["launches"], row["largest_gaps_ns"]) == (50, 20, 2, "20")
-    assert row["bare_wall_ns"] == 100
-
-
-def test_kernels_of_other_threads_keep_the_gpu_busy_in_a_step():
-    launched = gpu_ops((10, 10), (40, 10), (90, 10)).assign(
-        api_start_ns=pd.array([5, 30, 80], dtype="Int64"), pid=pd.array([1, 1, 1], dtype="Int64")
-    )
-    steps = STEPS.assign(pid=1)
-    assert add_other_threads(launched, steps, np.array([0, -1, -1])).tolist() == [0, 0, -1]
-    assert add_other_threads(launched, steps.assign(pid=2), np.array([0, -1, -1])).tolist() == [0, -1, -1]
-
-
-def test_the_whole_capture_is_the_step_where_no_range_is():
-    known = {"bare_wall_ns": {}, "bare_gpu_ns": {}, "set_up": {}, "blocked_ns": None}
-    two, inside = gpu_ops((10, 10), (40, 10)), np.array([-1, -1])
-    table = measure_steps(facts_of(gpu_ops=two, step_ranges=STEPS.head(0), step_of_op=inside, **known))
-    assert table["step"].tolist() == ["capture"]
-    assert table["wall_ns"][0] == 40
 
 
 SELFTEST = pd.concat(

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 
 from analysis.diagnosis import each, program
 from analysis.diagnosis.steps import build_gaps
 from analysis.tables import operations
-from analysis.tables.roofline import build_roof_lines, build_roofs
 from tests.bench import page as bench
 from tests.declared import STUDY_TABLES, TABLES, analyse, facts_of
 
@@ -166,16 +164,6 @@ def test_launch_times_are_the_quantiles_of_each_row() -> None:
         assert times.min() <= row["time_min_ns"] <= row["time_p5_ns"] <= row["time_p50_ns"] <= row["time_p95_ns"]
         assert row["time_p95_ns"] <= row["time_max_ns"] <= times.max()
     assert tables["launch_times"]["launches"].sum() == 480
-
-
-def test_roofs_stand_beside_points_only() -> None:
-    ceilings: dict[str, object] = {"roofs": [{"name": "dram_copy", "value": 4e12}, {"name": "fp32", "value": 6e13}]}
-    table = build_roof_lines(facts_of(roofs=build_roofs(ceilings, None), roofline=ROOFLINE))
-    assert table["roof"].tolist() == ["dram", "fp32"]
-    assert table["measured_byte_per_s"].iloc[0] == 4e12
-    assert np.isnan(table["measured_flop_per_s"].iloc[0])
-    assert table["measured_flop_per_s"].iloc[1] == 6e13
-    assert build_roof_lines(facts_of(roofs=build_roofs(ceilings, None), roofline=ROOFLINE.head(0))).empty
 
 
 def test_every_kernel_of_most_time_has_its_reasons(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import csv
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.checkout import loaded
-
-KEY = Path(__file__).resolve().parents[1] / "answer_key"
 
 pytestmark = pytest.mark.slow
 
