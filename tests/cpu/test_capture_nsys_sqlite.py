@@ -579,7 +579,7 @@ def analysed() -> set[str]:
 
 
 @pytest.mark.slow
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_damaged_bytes_never_end_in_a_traceback(
     data: st.DataObject, whole: bytes, analysed: set[str], tmp_path_factory: pytest.TempPathFactory
@@ -605,7 +605,7 @@ ODD_CELLS = (None, -1, 0, 2**63 - 1, -(2**63), 2**40, "text", "", 1.5, b"\xff", 
 
 
 @pytest.mark.slow
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(data=st.data())
 def test_odd_cells_are_an_error_or_leave_the_sums_whole(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

@@ -98,14 +98,14 @@ RANGE_TABLES = st.lists(st.tuples(st.integers(0, 2**40), st.integers(0, 2**40), 
 
 
 @pytest.mark.slow
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.one_of(GPU_TABLES, RANGE_TABLES), st.sampled_from(["\n", "\r\n"]))
 def test_both_ways_read_the_same(text: str, line_end: str) -> None:
     both(text.replace("\n", line_end))
 
 
 @pytest.mark.slow
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     st.lists(st.tuples(NUMBERS, NUMBERS, NAMES.filter(lambda name: name.strip() == name != "")), min_size=1, max_size=6)
 )
@@ -204,7 +204,7 @@ def damage(text: str, rng: random.Random) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("text", ALL)
 def test_damage_never_becomes_a_wrong_number(text: str) -> None:
-    check_damage(text, tries=120, seed=7)
+    check_damage(text, tries=60, seed=7)
 
 
 def check_damage(text: str, tries: int, seed: int) -> None:

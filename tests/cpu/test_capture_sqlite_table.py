@@ -287,7 +287,7 @@ def test_damaged_bytes_give_an_error_or_rows_but_no_traceback(tmp_path: Path, ba
     chance = random.Random(7)
     broken = tmp_path / "broken.sqlite"
     refused = 0
-    for _ in range(200):
+    for _ in range(100):
         damaged = bytearray(raw)
         # Headers of pages and of rows are where damage leads astray.
         for _ in range(chance.randint(1, 4)):

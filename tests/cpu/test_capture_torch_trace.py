@@ -287,7 +287,7 @@ def test_damage_is_one_sentence(damage: Any, sentence: str, tmp_path: Path) -> N
     assert "\n" not in text
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_any_damage_is_an_error_or_a_timeline(data: st.DataObject) -> None:
     raw = bytearray(two_layers())

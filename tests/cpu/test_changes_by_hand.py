@@ -72,27 +72,12 @@ def test_a_synchronisation_goes_with_the_copy_that_it_waits_for(
     assert not changes._reads(one, bools(1, of=2), bools(0, of=len(calls) + 1)).any()  # another operation goes
 
 
-def test_calls_before_a_dropped_launch_go_up_to_one_that_launches_or_waits() -> None:
-    calls = [{}, QUERY, {}, QUERY, QUERY | {"wait": STREAM, "target": 0}, QUERY, {}]
-    found = changes.drop(graph(calls, [{"call": 0}, {"call": 2}, {"call": 6}]), bools(2, of=3))
-    assert found.c_own.tolist() == [5, 5, 5, 5, 5, 0, 0]
-    assert found.c_gap.tolist() == [10, 10, 10, 10, 10, 0, 0]
-    both = changes.drop(graph(calls, [{"call": 0}, {"call": 2}, {"call": 6}]), bools(1, 2, of=3))
-    assert both.c_own.tolist() == [5, 0, 0, 5, 5, 0, 0]
-
-
 def test_calls_at_the_end_prepare_the_first_launch_of_the_next_step() -> None:
     found = changes.drop(graph([QUERY, {}, {}, QUERY], [{"call": 1}, {"call": 2}]), bools(0, of=2))
     assert found.c_own.tolist() == [0, 0, 5, 0]
     late = [{}, {}, *[QUERY] * 60]
     found = changes.drop(graph(late, [{"call": 0}, {"call": 1}]), bools(0, of=2))
     assert found.c_own.tolist() == [0, 5, *[5] * 12, *[0] * 48]  # the last 48
-
-
-def test_calls_before_a_call_that_neither_launches_nor_allocates_stay() -> None:
-    calls = [{}, QUERY, {"name": "cudaEventRecord"}, {}, QUERY, MALLOC, {}]
-    found = changes.drop(graph(calls, [{"call": 0}, {"call": 3}, {"call": 6}]), bools(of=3), bools(2, 5, of=7))
-    assert found.c_own.tolist() == [5, 5, 0, 5, 0, 0, 5]
 
 
 def test_waits_and_tails_go_with_their_calls() -> None:
@@ -290,37 +275,7 @@ def test_gaps_between_launches_are_of_one_thread_and_include_other_calls() -> No
 # Kernels
 
 
-def test_merged_kernels_take_half_a_floor_less_for_each_launch_but_no_less_than_the_longest() -> None:
-    one = launches(1_000, 2_000, 900, 7)
-    assert changes.merge(one, bools(0, 1, 2, of=4), 0.0).o_duration.tolist() == [3_900 - 1_500, 0, 0, 7]
-    assert changes.merge(launches(100, 2_000, 90), bools(0, 1, 2, of=3), 0.0).o_duration.tolist() == [2_000, 0, 0]
-    names = graph([{}] * 4, [{"name": name, "ns": ns} for name, ns in (("a", 3e3), ("b", 4e3), ("a", 5e3), ("b", 6e3))])
-    assert changes.merge(names, bools(0, 1, 2, 3, of=4)).o_duration.tolist() == [4e3, 0, 6e3, 0]
-    half = changes.merge(one, bools(0, 1, of=4), 0.5)
-    assert (half.o_duration[0], half.c_gap[1], half.c_own[1]) == (2_250 * 0.5 + 2_000 * 0.5, 5, 0)
-
-
-def test_a_batch_of_copies_saves_the_rest_by_its_share() -> None:
-    one = graph([{}] * 3, [{"ns": 2_000.0, "kind": "memcpy"}] * 3)
-    found = changes.batch_copies(one, bools(0, 1, 2, of=3), 0.5)
-    assert (found.o_duration.tolist(), found.c_gap.tolist()) == ([6_000 - 1_500, 0, 0], [10, 5, 5])
-
-
 # Streams
-
-
-def test_operations_of_two_devices_and_processes_move_to_streams_of_their_own() -> None:
-    names, pids = ("GPU 0/7", "GPU 1/7", "GPU 0/7", "GPU 0/side"), np.array([1, 1, 2, 2])
-    one = graph([{}] * 5, [{"stream": 0}, {"stream": 1}, {"stream": 2}, {"stream": 0}, {"stream": 3}], stream_names=names, stream_pid=pids,
-                stream_free=np.array([1.0, 2, 3, 4]))  # fmt: skip
-    found = changes.move(one, bools(0, 1, 2, of=5), "side")
-    assert set(found.stream_names[4:]) == {"GPU 0/side", "GPU 1/side"}
-    place = {
-        (name, pid): at
-        for at, (name, pid) in enumerate(zip(found.stream_names, found.stream_pid.tolist(), strict=True))
-    }
-    assert found.o_stream.tolist() == [place["GPU 0/side", 1], place["GPU 1/side", 1], 3, 0, 3]
-    assert (found.stream_pid.tolist(), found.stream_free.tolist()) == ([1, 1, 2, 2, 1, 1], [1, 2, 3, 4, 0, 0])
 
 
 def test_a_moved_operation_follows_its_new_stream_within_2_us_and_with_share_0_its_old_one() -> None:
@@ -336,13 +291,6 @@ def test_a_moved_operation_follows_its_new_stream_within_2_us_and_with_share_0_i
     assert changes.move(one, bools(3, of=4), "side").o_before.tolist() == [-1, 0, -1, -1]
     first = changes.move(one, bools(0, of=4), "side", 0.0)
     assert first.o_dep.tolist() == [-1, -1, -1, 0]  # nothing ran before it
-
-
-def test_pinned_copies_on_their_own_stream_hold_only_calls_that_are_known() -> None:
-    calls = [{"wait": OPERATION, "target": 0}, {"wait": OPERATION, "target": 1}]
-    found = changes.overlap_copies(graph(calls, [{}, {"call": -1}]), bools(1, of=2))
-    assert found.c_wait.tolist() == [OPERATION, OPERATION]
-    assert changes.overlap_copies(graph(calls, [{}, {}]), bools(0, of=2)).stream_names[-1] == "GPU 0/copies"
 
 
 # CUDA graphs, ranks and buckets
@@ -367,11 +315,6 @@ def test_only_long_host_work_inside_a_captured_graph_may_stay() -> None:
     one = graph(calls, [{"call": at} for at in (0, 1, 2, 4, 5, 6, 8)])
     assert changes.usual_gap(one) == 30_000  # five times 10 is less
     assert changes.capture_graph(one, np.ones(9, bool), 0.0).c_gap.tolist() == [10, 0, 0, 0, 0, 0, 0, 30_001, 0]
-
-
-def test_faster_launches_are_those_that_wait_for_nothing() -> None:
-    one = graph([{}, {"wait": STREAM, "target": 0}, QUERY, {}], [{}])
-    assert changes.launch_faster(one, bools(0, 1, 2, of=4), 0.2).c_own.tolist() == [1, 5, 5, 5]
 
 
 def test_ranks_without_work_stay_without() -> None:

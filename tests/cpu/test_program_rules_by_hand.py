@@ -178,12 +178,6 @@ def test_how_time_is_spread_over_calls(calls_: int, longest: float, said: str) -
     assert host._spread(_(calls=calls_, longest_ns=longest, host_time_ns=1000.0))[0] == said
 
 
-def test_an_unknown_number_of_calls_happens_again() -> None:
-    for unknown in (_(calls=None), _(longest_ns=None)):
-        (found,) = host.host_waits(calls(_(call="cudaMalloc", share_frac=0.5) | unknown))
-        assert (found.kind, found.weight_ns) == ("allocation", 1000)
-
-
 def test_calls_that_say_nothing_are_left_out() -> None:
     assert host.host_waits(calls(_(share_frac=0.0099))) == []
     assert len(host.host_waits(calls(_(share_frac=0.01)))) == 1
@@ -446,23 +440,6 @@ def test_what_binds_a_kernel(roof: float | None, side: str, mean: float, step: b
     assert program._bound(roof, side, mean, given) == bound
 
 
-def test_a_node_knows_bytes_and_roof_only_where_all_inside_do() -> None:
-    node = program._Node("a", "range")
-    leaf = program._Node("a", "kernel", "k", 10.0, 2, bytes=100.0, roof=0.5, bound="memory")
-    node.add(leaf)
-    node.add(program._Node("a", "kernel", "l", 30.0, 1, bytes=10.0, roof=0.1, bound="launch"))
-    assert (node.time_ns, node.launches, node.bytes, node.roof_time, dict(node.parts)) == (
-        40,
-        3,
-        110,
-        8,
-        {"memory": 10, "launch": 30},
-    )
-    node.add(program._Node("a", "kernel", "m", 1.0, 1, bytes=None, roof=None, bound="launch"))
-    node.add(leaf)
-    assert (node.bytes, node.roof_time, node.parts["launch"]) == (None, None, 31)
-
-
 GAP = _(step="a", bare_wall_ns=np.nan, wall_ns=100.0, busy_ns=60.0, verdict="")
 
 
@@ -479,15 +456,6 @@ def test_what_is_known_of_a_step(
 ) -> None:
     found = program._steps(pd.DataFrame([GAP | gap]), pd.DataFrame({"range": ["a"]}), filled)
     assert found == {"a": program._Step(idle, source, bound, launches)}
-
-
-def test_steps_of_one_path_add_up_and_unknown_ones_are_the_capture() -> None:
-    gaps = pd.DataFrame([GAP | _(step="a/0"), GAP | _(step="a/1"), GAP | _(step="other")])
-    found = program._steps(gaps, pd.DataFrame({"range": ["a/0", "a/1"]}), {})
-    assert {path: step.idle_ns for path, step in found.items()} == {"a/*": 80, "": 40}
-    assert program._step_of("a/*/b/c", found) == found["a/*"]
-    assert program._step_of("z", found) == found[""]
-    assert program._step_of("z", {"a": found[""]}) is None
 
 
 def test_the_leaves_of_kernels_and_copies() -> None:

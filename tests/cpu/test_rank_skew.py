@@ -201,9 +201,7 @@ def test_many_small_collectives_are_a_change_of_their_own(tmp_path: Path) -> Non
 # Clocks and files -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "clocks", [((0, 0.0), (7_000_000, 0.0)), ((0, 0.0), (-3_000_000, 2e-5)), ((5_000, -3e-5), (0, 4e-5))]
-)
+@pytest.mark.parametrize("clocks", [((0, 0.0), (-3_000_000, 2e-5)), ((5_000, -3e-5), (0, 4e-5))])
 def test_nodes_whose_clocks_are_apart_and_run_apart_are_aligned(
     clocks: tuple[tuple[int, float], ...], tmp_path: Path
 ) -> None:

@@ -10,11 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.capture.model import Capture
 from analysis.replay import changes, decompose, spans, steady
 from analysis.replay.graph import DEVICE, NONE, OPERATION, STREAM, Graph
 from analysis.replay.simulate import BY_HOST, BY_OTHER, BY_RANKS, BY_STREAM, _Pieces, simulate
-from tests.by_hand import AFTER, LAG, allocate_once, bools, graph, launches
+from tests.by_hand import AFTER, LAG, bools, graph, launches
 
 # The replay
 
@@ -115,14 +114,6 @@ def test_a_call_that_launches_more_than_what_goes_stays() -> None:
     assert changes.drop(both, bools(of=2), bools(0, of=1)).c_own.tolist() == [0]
 
 
-def test_small_calls_before_a_dropped_launch_go_and_large_host_work_stays() -> None:
-    """At most 30 µs before a launch belong to it where launches are close."""
-    calls = [{}, {}, {}, {"name": "cudaEventQuery", "gap": 20.0}, {"gap": 100_000.0}]
-    changed = changes.drop(graph(calls, [{}, {}, {}, {"call": 4}]), bools(3, of=4))
-    assert changed.c_gap.tolist() == [10, 10, 10, 0, 70_000]
-    assert changed.c_own.tolist() == [5, 5, 5, 0, 0]
-
-
 @pytest.mark.parametrize(
     ("name", "kind", "gap", "goes"),
     [
@@ -144,22 +135,9 @@ def test_a_wait_for_a_dropped_copy_goes_with_it(name: str, kind: str, gap: float
     assert bool(changed.c_wait[2] == NONE) is goes
 
 
-@pytest.mark.parametrize(
-    ("gaps", "usual"), [((10, 10, 10), 30_000.0), ((10, 8_000, 8_000, 90_000), 40_000.0), ((10,), 30_000.0)]
-)
-def test_a_usual_gap_is_five_times_the_median_and_at_least_30_us(gaps: tuple[float, ...], usual: float) -> None:
-    one = graph([{"gap": gap} for gap in gaps], [{} for _ in gaps])
-    assert changes.usual_gap(one) == usual
-
-
 @pytest.mark.parametrize(("gap", "least"), [(10, 100_000.0), (30_000, 150_000.0), (90_000, 300_000.0)])
 def test_host_work_of_its_own_is_longer_than_what_launches_need(gap: float, least: float) -> None:
     assert changes.host_work_ns(graph([{"gap": gap}] * 4, [{}] * 4)) == least
-
-
-def test_scaled_operations_take_their_share() -> None:
-    assert changes.scale(launches(50, 60), bools(1, of=2), 0.5).o_duration.tolist() == [50, 30]
-    assert changes.scale(launches(50, 60), bools(0, 1, of=2), np.array([0.1, 2.0])).o_duration.tolist() == [5, 120]
 
 
 @pytest.mark.parametrize(
@@ -239,12 +217,6 @@ def test_copies_beside_kernels_hold_the_host_no_longer() -> None:
     assert kept.c_wait.tolist() == [OPERATION, NONE]
 
 
-def test_allocations_go_with_their_calls() -> None:
-    calls = [{}, {"name": "cudaMalloc", "gap": 20.0, "own": 900.0}, {"name": "cudaFree"}, {}]
-    changed = allocate_once(graph(calls, [{"call": 0}, {"call": 3}]))
-    assert changed.c_own.tolist() == [5, 0, 0, 5]
-
-
 @pytest.mark.parametrize(("share", "long"), [(1.0, 0.0), (0.0, 50_000.0), (0.5, 25_000.0)])
 def test_a_captured_graph_is_one_launch(share: float, long: float) -> None:
     one = graph([{}, {}, {"gap": 50_000.0}, {"wait": STREAM, "target": 0}, {}], [{}, {}, {}, {}, {}])
@@ -261,19 +233,6 @@ def test_host_work_and_launches_scale() -> None:
     assert changes.host(one, 0.25).c_gap.tolist() == [10, 2.5, 2.5]
     assert changes.host(one, 0.5, np.array([20.0, 99.0, 0.0])).c_gap.tolist() == [30, 5, 10]
     assert changes.launch_faster(one, bools(0, 1, 2, of=3), 0.2).c_own.tolist() == [1, 5, 5]
-
-
-def test_equal_ranks_have_the_mean_of_all_without_collectives() -> None:
-    ops = [
-        {"ns": 100.0, "call": 0},
-        {"ns": 300.0, "stream": 1, "call": 1},
-        {"ns": 50.0, "name": "ncclDevKernel_AllReduce", "call": 1},
-    ]
-    one = graph(
-        [{"gap": 10.0, "seq": 0}, {"gap": 50.0, "seq": 1}], ops, stream_pid=np.array([1, 2]), seq_pid=np.array([1, 2])
-    )
-    changed = changes.equalise_ranks(one)
-    assert (changed.o_duration.tolist(), changed.c_gap.tolist()) == ([200, 200, 50], [30, 30])
 
 
 def test_buckets_of_collectives_carry_all_bytes_at_the_cost_of_one() -> None:
@@ -298,36 +257,6 @@ def test_buckets_of_collectives_carry_all_bytes_at_the_cost_of_one() -> None:
     assert (
         changes.bucket(one, changes.collectives(one), 5).o_duration.tolist()[4] == 40_000
     )  # 100 less four floors of 15
-
-
-def test_operations_are_found_by_their_name_or_their_call() -> None:
-    one = graph(
-        [{"name": "cudaMalloc"}, {}],
-        [{"name": "gemm", "call": 1}, {"name": "add", "call": 0}, {"name": "x", "call": -1}],
-    )
-    assert changes.operations(one, "gem").tolist() == [True, False, False]
-    assert changes.operations(one, "Malloc").tolist() == [False, True, False]
-    assert changes.operations(one, "Launch").tolist() == [True, False, False]
-    assert changes.calls(one, "Malloc").tolist() == [True, False]
-
-
-def test_host_work_inside_ranges_counts_by_its_overlap() -> None:
-    """Gaps 0 to 10, 15 to 25 and 30 to 40; the ranges hold 5 to 20 (twice) and 38 to 60."""
-    ranges = pd.DataFrame(
-        {
-            "name": ["load", "load", "load x", "other"],
-            "start_ns": [5, 8, 38, 0],
-            "end_ns": [18, 20, 60, 99],
-            "pid": [1, 1, 1, 1],
-        }
-    )
-    one = launches(2, 2, 2)
-    covered, held, count = changes.in_ranges(Capture(ranges=ranges), one, "load")
-    assert (covered.tolist(), held.tolist(), count) == ([5, 5, 2], [True, False, True], 3)
-    covered, held, count = changes.in_ranges(Capture(ranges=ranges.assign(pid=2)), one, "load")
-    assert (covered.sum(), held.any(), count) == (0, False, 3)
-    covered, held, count = changes.in_ranges(Capture(), one, ".*")
-    assert (covered.tolist(), held.all(), count) == ([10, 10, 10], True, 1)
 
 
 def test_the_share_of_the_gpu_that_a_stream_uses_at_a_time() -> None:

@@ -66,26 +66,6 @@ def node(table: pd.DataFrame, place: Any, name: Any = pd.NA) -> Any:
     return found
 
 
-def test_the_parts_of_a_range_add_up_to_it() -> None:
-    table = built()
-    assert node(table, pd.NA)["time_ns"] == 1_940_000
-    assert node(table, "step")["time_ns"] == 1_560_000
-    assert node(table, "step/h.*")["time_ns"] == 1_520_000
-    assert node(table, "step/h.*/mlp")["launches"] == 20
-    assert node(table, pd.NA, "lost")["time_ns"] == 80_000
-    assert node(table, "step", "memcpy Host-to-Device")["kind"] == "copy"
-    leaves = table[table["kernel"].notna()]
-    assert leaves["time_ns"].sum() == node(table, pd.NA)["time_ns"]
-    assert leaves["share_frac"].sum() == pytest.approx(1)
-
-
-def test_parents_come_first_ranges_in_program_order_and_kernels_by_time() -> None:
-    table = built()
-    assert table["range"].dropna().unique().tolist() == ["other", "step", "step/h.*", "step/h.*/mlp"]
-    assert table[table["range"].eq("step/h.*/mlp")]["kernel"].tolist()[1:] == ["gemm", "add"]
-    assert table["kind"].iloc[0] == "program"
-
-
 def test_idle_time_is_that_of_all_instances_of_a_step_without_a_tool() -> None:
     table = built()
     step = node(table, "step")
@@ -123,12 +103,6 @@ def test_bytes_roofs_and_gains_are_blank_unless_all_is_known() -> None:
     assert pd.isna(node(built(counters=fewer), "step/h.*", "norm")["dram_bytes"])
     alone = built(kernels=KERNELS.iloc[[2]], copies=COPIES.head(0))
     assert node(alone, "step/h.*")["roof_frac"] == pytest.approx(0.2)
-
-
-def test_without_a_timeline_times_are_those_of_ncu_and_without_any_there_is_no_tree() -> None:
-    alone = KERNELS.assign(ncu_time_ns=KERNELS["nsys_time_ns"] * 2, nsys_time_ns=pd.NA)
-    assert node(built(kernels=alone, copies=COPIES.head(0), gaps=GAPS.head(0)), pd.NA)["time_ns"] == 3_800_000
-    assert built(kernels=KERNELS.assign(nsys_time_ns=pd.NA), copies=COPIES.head(0)).empty
 
 
 def test_operations_have_their_step_lane_and_range() -> None:
