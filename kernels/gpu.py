@@ -55,9 +55,9 @@ def named(name: str) -> Gpu:
 
     Raises: LookupError if there is none.
     """
-    for row in tomllib.loads(DEVICES.read_text("utf-8"))["device"]:
-        if name in (row["name"], *row["aliases"]):
-            return Gpu(row["name"], row["sm_count"], row["l2_bytes"])
+    for own, row in tomllib.loads(DEVICES.read_text("utf-8")).items():
+        if name in (own, *row["aliases"]):
+            return Gpu(own, row["sm_count"], row["l2_bytes"])
     raise LookupError(f"{name} is not in {DEVICES.relative_to(ROOT).as_posix()}: add its figures there.")
 
 

@@ -47,8 +47,7 @@ def gpu(root: Path) -> None:
         root,
         "analysis/hardware/devices.toml",
         f"""
-        [[device]]
-        name = "{GPU}"
+        ["{GPU}"]
         aliases = []
         cc = "9.0"
         sm_count = 10
@@ -78,8 +77,7 @@ def architecture(root: Path) -> None:
         root,
         "analysis/hardware/devices.toml",
         """
-        [[device]]
-        name = "NVIDIA Imaginary 9900"
+        ["NVIDIA Imaginary 9900"]
         aliases = []
         cc = "9.9"
         sm_count = 20

@@ -146,8 +146,11 @@ def _plain(name: str) -> str:
 @cache
 def devices() -> tuple[Device, ...]:
     """Return all GPUs of the table."""
-    rows = tomllib.loads(_TABLE.read_text(encoding="utf-8"))["device"]
-    return tuple(Device(**{**row, "aliases": tuple(row["aliases"])}) for row in rows)
+    rows = tomllib.loads(_TABLE.read_text(encoding="utf-8"))
+    return tuple(
+        Device(**{"name": name, "fp16_flop_per_s": row.get("bf16_flop_per_s"), **row, "aliases": tuple(row["aliases"])})
+        for name, row in rows.items()
+    )
 
 
 def find_device(gpu_name: str, cc: str | None = None) -> Device | None:
