@@ -1,7 +1,5 @@
 """Add toys for `test_adding.py`: each function adds one thing to a copy of the checkout, as a contributor would."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from textwrap import dedent, indent

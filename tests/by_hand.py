@@ -1,7 +1,5 @@
 """Graphs of a few calls and operations, and the view of a rule on such a step; times in ns."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Run chains of launches, each on the output of the one before: a launch that overlaps must not read it too early."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

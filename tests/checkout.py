@@ -1,7 +1,5 @@
 """List the files of the project, in a checkout and in a copy of one without git."""
 
-from __future__ import annotations
-
 import fnmatch
 import functools
 import importlib.util

@@ -1,7 +1,5 @@
 """Time what a test may not find slow, on a machine that others use too."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """Find the committed runs of the first GPU. A checkout may lack them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

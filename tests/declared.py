@@ -1,7 +1,5 @@
 """Analyse captures for the tests, with the parts of all studies, and list a report's tables by name."""
 
-from __future__ import annotations
-
 import hashlib
 import pickle
 from collections.abc import Mapping

@@ -7,8 +7,6 @@ while the new files move into place. `profile` is the driver with fake nsys and 
 files must be there whole, and the same command, run again, must complete and leave nothing temporary.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import hashlib

@@ -1,7 +1,5 @@
 """Compute the gradient of the causal softmax in float64, and the error that rounding may cause in narrower types."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

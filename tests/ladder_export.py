@@ -1,7 +1,5 @@
 """Write a folder of the kernel ladder as `studies.ladder.measure` and ncu write it, from a few numbers a launch."""
 
-from __future__ import annotations
-
 import csv
 import json
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Fake a machine for the scripts: nsys, ncu, nvidia-smi and an interpreter that record how they are called."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

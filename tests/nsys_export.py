@@ -4,8 +4,6 @@ Tables and columns come from real files of each year's nsys. Like nsys, it creat
 requests one.
 """
 
-from __future__ import annotations
-
 import itertools
 import sqlite3
 import struct

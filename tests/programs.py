@@ -4,8 +4,6 @@ A program is a module with `main()` and an argparse parser. `parser_of` imports 
 where that parses its arguments. A script's help is its header comment.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import functools

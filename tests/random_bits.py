@@ -1,7 +1,5 @@
 """Tensors of random bits, for kernels that move elements without changing them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -4,8 +4,6 @@ Each rank launches kernels and collectives from its host and waits for its GPU a
 on all ranks a transfer after its last start. So every time is known, and so is what each rank waits.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterable
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Define what the ranks of tests run. Their processes import this module by its name."""
 
-from __future__ import annotations
-
 import os
 import signal
 from typing import Any

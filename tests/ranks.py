@@ -3,8 +3,6 @@
 A server that has imported torch and built a model forks them.
 """
 
-from __future__ import annotations
-
 import importlib
 import multiprocessing
 import os

@@ -1,7 +1,5 @@
 """Write a sweep.csv in the form of studies.sweep.measure, without a GPU: its times follow a rule that tests check."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping, Sequence
 

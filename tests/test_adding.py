@@ -3,8 +3,6 @@
 What follows from them, generated or not, is shown to be there: nothing else holds a list. CONTRIBUTING.md says the counts.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import os

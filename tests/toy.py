@@ -1,7 +1,5 @@
 """A small machine that runs a program of launches, copies and waits, and gives the capture of it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

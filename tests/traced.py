@@ -1,7 +1,5 @@
 """Run a model once with a tracer attached."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -10,8 +10,6 @@ cpu_s is user and system time of the process with all its threads and copies: th
 peak_mb is the most memory of them together at a time.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import json

@@ -4,8 +4,6 @@
 own, and writes seconds, memory and speed-up to build/fleet.csv. It asks for no GPU.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import sys

@@ -8,8 +8,6 @@ their launches: each starts when it is launched and the one before has ended. Ta
 The same size and seed give the same rows.
 """
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import sys

@@ -8,8 +8,6 @@ matter. The goals are a reader's: the page appears at once, and it answers witho
 `tests/browser/test_speed.py` allows three times as much, on whatever machine it runs.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import gzip

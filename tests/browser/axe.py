@@ -4,8 +4,6 @@
 is missing or cannot reach the registry.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import io

@@ -1,7 +1,5 @@
 """Start the headless Chromium that the tests and the pictures share."""
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 Without Playwright or Chromium the tests are skipped and counted.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import shutil

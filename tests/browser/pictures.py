@@ -4,8 +4,6 @@ python -m tests.browser.pictures           # draws all of them, after a change o
 python -m tests.browser.pictures first     # draws one
 """
 
-from __future__ import annotations
-
 import argparse
 import io
 import sys

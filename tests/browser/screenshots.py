@@ -3,8 +3,6 @@
 python -m tests.browser.screenshots    # draws them again, after an intended change
 """
 
-from __future__ import annotations
-
 import argparse
 import io
 import sys

@@ -1,7 +1,5 @@
 """What axe-core has to say of every page in each of its states: nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A corpus of hostile names goes through the browser: nothing executes, nothing is inserted, nothing breaks the layout."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

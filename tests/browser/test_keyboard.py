@@ -1,7 +1,5 @@
 """The keyboard alone reaches every control, and the focus is never lost: it stays on something that can be seen."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The page in a real browser: what a reader wants to know, in three interactions; every kind of capture; no script."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

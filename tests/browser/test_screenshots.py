@@ -1,7 +1,5 @@
 """Eight states of the page look as they did when somebody last looked at them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

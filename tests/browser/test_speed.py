@@ -1,7 +1,5 @@
 """The page is small and quick, within three times what `python -m tests.bench.page` asks of a quiet machine."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 from typing import Any

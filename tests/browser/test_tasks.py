@@ -3,8 +3,6 @@
 An action is a click, a key, or a word that is typed. Each test counts its own and says where the answer stands.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The timeline of the page, by hand: launches, pauses, measuring, folded ranges, keys, links, and the trace it saves."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

@@ -13,8 +13,6 @@ finding, and another worker continues after that input. Of findings with one cau
 kept. Exit code 1 if there are findings.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import ctypes

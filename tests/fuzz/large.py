@@ -7,8 +7,6 @@ own, which is ended at the limit. Exit code 1 if a reader breaks a limit, raises
 a seed that is one.
 """
 
-from __future__ import annotations
-
 import argparse
 import gzip
 import json

@@ -1,7 +1,5 @@
 """Damage files at random, whatever they mean: bytes, lines, columns, JSON values, pages and headers of SQLite."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import json

@@ -24,8 +24,6 @@ another digit, or the values of two columns exchanged below an intact header whe
 file is as plausible as the true one, and no reader can tell.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import math

@@ -4,8 +4,6 @@ Readers of text must also give no wrong number for a damaged file (`truth`). So 
 wherever they can: a number in the wrong place then shows.
 """
 
-from __future__ import annotations
-
 import functools
 import gzip
 import json

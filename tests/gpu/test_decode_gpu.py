@@ -1,7 +1,5 @@
 """The engines on a GPU: the graph against the model and against itself launched kernel by kernel, few and persistent."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The decode kernels on a GPU of compute capability 9.0: tokens and logits of GPT-2 124M, launches that go wrong, stamps."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

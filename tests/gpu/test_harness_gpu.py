@@ -1,7 +1,5 @@
 """The harness on a GPU: parity in FP32, the capture program without a profiler, GPU timing, the manifest."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

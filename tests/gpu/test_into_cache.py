@@ -1,7 +1,5 @@
 """The launch that splits qkv into a KV cache, against PyTorch's copies: it moves elements, so every bit is the same."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The layer profiler's clock and the baseline's CUDA graph, on a real GPU."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

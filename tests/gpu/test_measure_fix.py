@@ -1,7 +1,5 @@
 """Measure the slopes of a program that knows them, and that checks its own results."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

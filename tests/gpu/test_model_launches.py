@@ -1,7 +1,5 @@
 """The launches that only the model makes: attention with merged heads, a product through GELU, the largest logit."""
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import Any

@@ -1,7 +1,5 @@
 """The command that a diagnosis prints captures the launch that it is about, where many launches have one name."""
 
-from __future__ import annotations
-
 import csv
 import io
 import os

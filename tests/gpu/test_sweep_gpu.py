@@ -1,7 +1,5 @@
 """The configuration sweep on a GPU: combinations are different code, a broken one costs its row, the same command goes on."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 from typing import Any

@@ -7,8 +7,6 @@ Qwen3-like program the first launches. How many passes there are changes the byt
 is restored before each, so only captures with equally many show what extrapolation does.
 """
 
-from __future__ import annotations
-
 import functools
 from pathlib import Path
 

@@ -5,8 +5,6 @@ The window between cudaProfilerStart and cudaProfilerStop holds one prefill and 
     python tests/gpu/counting/qwen_like.py [--steps 2] [--prompt 512]
 """
 
-from __future__ import annotations
-
 import argparse
 from typing import Any
 
