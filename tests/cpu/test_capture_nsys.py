@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.capture import nsys_csv, nsys_reports
+from analysis.capture import nsys_csv
 from analysis.capture.load import load
 from analysis.capture.model import API_CALLS_COLUMNS, GPU_OPS_COLUMNS, as_table, nest, nest_ranges
 from analysis.formats.errors import InputError
@@ -116,33 +116,6 @@ def test_hostile_range_names_do_not_move_columns(tmp_path: Path, name: str) -> N
     assert set(capture.ranges["pid"]) == {11}
 
 
-@pytest.mark.parametrize("wrap", ["crlf", "bom", "utf16", "framed"])
-def test_framing_and_encodings(tmp_path: Path, wrap: str) -> None:
-    text = GPU + ROW + COPY
-    if wrap == "crlf":
-        raw = text.replace("\n", "\r\n").encode()
-    elif wrap == "bom":
-        raw = text.encode("utf-8-sig")
-    elif wrap == "utf16":
-        raw = text.replace("\n", "\r\n").encode("utf-16")
-    else:
-        raw = (
-            "Generating SQLite file x.sqlite from x.nsys-rep\nProcessing [x.sqlite] with [cuda_gpu_trace.py]... \n\n"
-            f" ** CUDA GPU Trace (cuda_gpu_trace):\n\n{text}\n\nProcessing [x.sqlite] with [nvtx_sum.py]... \n"
-            "SKIPPED: x.sqlite does not contain NV Tools Extension (NVTX) data.\n\n"
-        ).encode()
-    (tmp_path / "x").write_bytes(raw)
-    capture = load([tmp_path])
-    assert capture.gpu_ops["duration_ns"].tolist() == [500, 700]
-    assert capture.gpu_ops["name"].tolist()[0] == KERNEL.strip('"')
-
-
-def test_several_reports_in_one_console_output(tmp_path: Path) -> None:
-    text = f"Processing [x] with [a.py]... \n{GPU}{ROW}\nProcessing [x] with [b.py]... \n{EXEC}{LAUNCH}\n"
-    capture = load([put(tmp_path, all=text)])
-    assert capture.gpu_ops["tid"].tolist() == [22]
-
-
 @pytest.mark.parametrize("group", [",", ".", "\u202f"])
 def test_whole_numbers_of_every_locale(tmp_path: Path, group: str) -> None:
     start = f"1{group}000{group}000"
@@ -232,18 +205,6 @@ def test_two_files_of_one_report_are_refused_and_copies_are_not(tmp_path: Path) 
         load([tmp_path])
 
 
-def test_kernel_sums_of_both_eras(tmp_path: Path) -> None:
-    new = (
-        "Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Name\n"
-        "100.0,500,1,500.0,500.0,500,500,0.0,k\n"
-    )
-    old = "Time(%),Total Time (ns),Instances,Average,Minimum,Maximum,Name\n100.0,500,1,500.0,500,500,k\n"
-    split = new.replace(",Name", ",GridXYZ,BlockXYZ,Name").replace(",k\n", ",  64    2    1, 128    1    1,k\n")
-    for text, grid in ((new, ""), (old, ""), (split, "64x2x1")):
-        sums = load([put(tmp_path, a=text)]).nsys_kernel_sums
-        assert sums.iloc[0].tolist() == ["k", "", grid, "128x1x1" if grid else "", 1, 500]
-
-
 def test_range_sums_keep_kernels_outside_any_range(tmp_path: Path) -> None:
     text = (
         "NVTX Range,Style,PID,TID,NVTX Inst,Kern Inst,Total Time (ns),Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),"
@@ -268,27 +229,6 @@ def test_a_range_in_another_of_its_name_adds_its_kernels_twice(tmp_path: Path) -
     for instances, count, total in ((5, 92, 2032318 + 500), (5, 185, 2032318), (1, 92, 2032318), (5, 36, 2032318)):
         with pytest.raises(InputError, match="Total Time is not Avg times Kern Inst"):
             load([put(tmp_path, a=header + row.format(instances, count, total))])
-
-
-def test_other_reports_are_recognised_and_left_alone(tmp_path: Path) -> None:
-    time = "Time (%),Total Time (ns)"
-    stats = "Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns)"
-    headers = {
-        f"{time},Num Calls,{stats},Name": "cuda_api_sum",
-        "Total (MB),Count,Avg (MB),Med (MB),Min (MB),Max (MB),StdDev (MB),Operation": "cuda_gpu_mem_size_sum",
-        f"{time},Count,{stats},Operation": "cuda_gpu_mem_time_sum",
-        "Start (ns),Duration (ns),Name,Result,CorrID,Pid,Tid,T-Pri,Thread Name": "cuda_api_trace",
-        f"{time},Instances,{stats},Style,Range": "nvtx_sum",
-        f"{time},Instances,{stats},Range": "nvtx_range_sum",
-        "Name,Projected Start (ns),Projected Duration (ns),Orig Start (ns),Orig Duration (ns),Style,PID,TID,NumGPUOps,"
-        "Lvl,NumChild,RangeId,ParentId,RangeStack": "nvtx_gpu_proj_trace",
-    }
-    for line, report in headers.items():
-        header = nsys_reports.parse_header(line)
-        assert header is not None
-        assert header.report.name == report
-    for line in ("a,b,c", "Time,Name", "", "Start,End", "ID,Process ID"):
-        assert nsys_reports.parse_header(line) is None
 
 
 def test_graph_launches_are_warned_about(tmp_path: Path) -> None:

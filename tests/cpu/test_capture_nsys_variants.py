@@ -463,13 +463,6 @@ def test_missing_rows_of_a_summary_are_told(tmp_path: Path) -> None:
 
 # ------------------------------------------------------------------------------------------- locales, encodings, units
 
-GERMAN = GPU + '"1.000","500","7",,,,,,,,,,"4,194","6.337,593",Pageable,Device,NVIDIA H200 (0),1,,7,[CUDA memset]\n'
-
-
-def test_a_german_file(tmp_path: Path) -> None:
-    ops = read(tmp_path, GERMAN).gpu_ops
-    assert ops[["start_ns", "bytes"]].iloc[0].tolist() == [1000, 4_194_000]
-
 
 def test_semicolons_and_decimal_commas(tmp_path: Path) -> None:
     text = (

@@ -55,6 +55,13 @@ def fake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+# To load it takes a second of each process, and the ends of an interval are tested by test_rounds.
+NO_SCIPY = (
+    "from types import SimpleNamespace as Of; sys.modules['scipy.stats'] = Of(bootstrap=lambda values, *_, **__: "
+    "Of(confidence_interval=Of(low=values[0].min(), high=values[0].max())))"
+)
+
+
 def run(
     fake: Path,
     *words: str,
@@ -69,6 +76,7 @@ def run(
     code = (
         "import functools, sys; from pathlib import Path; from harness.measure_fix import __main__ as m, rounds;"
         "m.Run = functools.partial(m.Run, look_s=0.01); rounds.WARM_S = rounds.END_S = 0.05;"  # its clock is fake
+        f"{NO_SCIPY};"
         f"m.library = lambda: Path({str(fake / 'delays.so')!r}); sys.exit(m.run_program(m.main))"
     )
     command = [sys.executable, "-c", code, *words, "--seconds", "0.05", "--out", str(out)]
