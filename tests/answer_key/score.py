@@ -31,6 +31,9 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(ROOT)]
 
+from analysis import api, pipeline  # noqa: E402
+from analysis.formats.errors import LedgerError  # noqa: E402
+from analysis.show import document, dumped  # noqa: E402
 from tests.answer_key.pack import parts  # noqa: E402
 
 SETS = (
@@ -184,14 +187,15 @@ def _middle(low: str, high: str) -> float:
 
 def screen_row(program: str, gpu: str, declaration: dict[str, Any], known: Truth, capture: Path) -> dict[str, str]:
     """Return the row of one program: its first finding against its cause."""
-    with tempfile.TemporaryDirectory() as out:
-        command = [sys.executable, "analysis/report.py", str(capture), "--out", out, "--quiet"]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-        path = Path(out) / "report.json"
-        report = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        refused = "" if path.exists() else (done.stderr.strip().splitlines() or ["no report"])[-1]
+    report: Any = {}
+    refused = ""
+    try:
+        loaded = api.load(capture)
+        report = json.loads(dumped(document(pipeline.analyse(loaded, api.declared(loaded)).report)))
+    except LedgerError as error:
+        refused = str(error)
     findings = [one for one in report.get("findings", []) if one.get("scope", "step") != "start-up"]
-    first = findings[0] if findings else {"kind": "nothing"}
+    first: dict[str, Any] = findings[0] if findings else {"kind": "nothing"}
     kind, saves = first.get("kind") or "unknown", first.get("saves_frac") or {}
     low, high = saves.get("low"), saves.get("high")
     right = {declaration["cause"], *declaration.get("accept", [])}
