@@ -159,6 +159,8 @@ def normalise(cell: str) -> tuple[str, str]:
 def match_columns(cells: list[str], delimiter: str) -> Header | None:
     """Return the header with these cells, or None. A wrong order still gives a header (see `Header.in_order`)."""
     names, units = zip(*(normalise(cell) for cell in cells), strict=True)
+    if "Operations" in cells:  # nsys 2020 calls the operation its name
+        names = tuple("Operation" if name == "Name" else name for name in names)
     have = set(names)
     fitting = [report for report in REPORTS if report.required <= have]
     if not fitting:

@@ -6,7 +6,8 @@ elsewhere. This module reads only what the process ran, and none of the host nam
 
 Ranges are the marks of the program itself (`record_function`, `user_annotation`). A program without marks gets the
 frames of nn.Module (traces `with_stack`), else PyTorch's operators. Operators are left out beside marks: they would
-only push every kernel one level down, below names that are the same in all layers.
+only push every kernel one level down, below names that are the same in all layers. A trace of the CPU alone has no
+kernels, and its operators are the work.
 """
 
 import mmap
@@ -104,8 +105,10 @@ def read(raw: bytes | mmap.mmap, where: str) -> Timeline:
     gpu_ops, nccl_calls = _gpu_ops(by_kind["gpu"], calls, trace, first, where, missing)
     missing += _unrecorded(gpu_ops, recorded["gpu"], calls, first, where)
     chosen, what = [by_kind["mark"]], "marks of the program"
-    if all(_STEP.fullmatch(name) for name in by_kind["mark"].names.used()):
-        what = "modules" if len(by_kind["module"]) else "operators"
+    only_steps = all(_STEP.fullmatch(name) for name in by_kind["mark"].names.used())
+    if only_steps or not (len(by_kind["gpu"]) or len(calls) or others):
+        inside = "modules" if len(by_kind["module"]) else "operators"
+        what = inside if only_steps else f"{what}, {inside}"
         chosen.append(by_kind["module"] if len(by_kind["module"]) else by_kind["operator"])
     ranges = _ranges(chosen, first, where)
     names = list(dict.fromkeys(device.name for device in trace.devices if device.name))

@@ -17,6 +17,13 @@ BESIDE = 0.5  # of the copies' time; below it, too few kernels run at the same t
 LARGE_BYTES = 1 << 20  # from here on, starting a copy takes less than a tenth of it
 SMALL_BYTES = 65_536  # a smaller copy spends most of its time on starting
 PIN = "Pin the host's memory (`pin_memory=True`, cudaHostAlloc) and copy with `non_blocking=True`."
+SHORT_NS = 5_000  # a shorter copy spends most of its time on starting
+MANY = 100  # copies
+COPY_LESS = (
+    "Copy less, and keep data on the GPU; pinned memory copies faster, if the host's memory is pageable. "
+    "`nsys export --type sqlite` tells both."
+)
+_LINK = ("Host-to-Device", "Device-to-Host")
 _KEY = ("device", "kind", "direction", "memory")
 
 
@@ -37,10 +44,16 @@ def large_copies(copies: pd.DataFrame, *, most: int = 2) -> list[Claim]:
     rows = copies[copies["share_frac"].astype(float) >= LEAST_SHARE]
     rows = rows.sort_values("time_ns", ascending=False, kind="stable")
     several = copies["device"].nunique() > 1
-    return [_finding(row, several=several) for _, row in rows.head(most).iterrows()]
+    of_link = copies[copies["direction"].isin(_LINK) & copies["kind"].eq("memcpy") & copies["overlapped_frac"].isna()]
+    together = of_link.groupby("device", dropna=False)["time_ns"].transform("sum")
+    return [
+        _finding(row, several=several, weight_ns=float(together.get(at, row["time_ns"])))
+        for at, row in rows.head(most).iterrows()
+    ]
 
 
-def _finding(row: Any, *, several: bool) -> Claim:
+def _finding(row: Any, *, several: bool, weight_ns: float) -> Claim:
+    """Return the finding on one row. `weight_ns`: copies over the link count together, as one change ends them."""
     what = _name(row)
     where = {name: row[name] for name in _KEY if pd.notna(row[name])}
     cells = [cell("copies", where, name, row[name]) for name in ("time_ns", "count") if pd.notna(row[name])]
@@ -59,7 +72,7 @@ def _finding(row: Any, *, several: bool) -> Claim:
         do=" ".join(dict.fromkeys(one.do for one in why if one.do)),
         bound_ns=won,
         cells=tuple(cells),
-        weight_ns=float(row["time_ns"]),
+        weight_ns=weight_ns,
     )
 
 
@@ -106,9 +119,17 @@ def _reasons(row: Any, where: dict[str, Any], cells: list[Cell]) -> list[_Why]:
         told = "other kernels wait meanwhile" if frac < BESIDE else "it costs little extra time"
         amount = share(frac) if frac else "none"
         found.append(_Why("", f"kernels overlap {amount} of it", f"kernels overlap {amount} of that time: {told}"))
-    return found or [
-        _Why("", "the file states neither bytes nor memory", "the file does not tell how many bytes they move")
-    ]
+    return found or [_unsized(row)]
+
+
+def _unsized(row: Any) -> _Why:
+    """Return what times alone tell: many short copies spend their time on starting."""
+    mean, untold = float(row["time_ns"]) / int(row["count"]), "the file does not tell how many bytes they move"
+    if row["kind"] == "memcpy" and mean < SHORT_NS and int(row["count"]) >= MANY:
+        said = f"one takes {duration(mean)} on average, so it spends most of its time on starting"
+        return _Why("small_copies", f"small ones, {duration(mean)} each", said, kinds()["small_copies"]["cure"])
+    over_link = row["kind"] == "memcpy" and row["direction"] in _LINK
+    return _Why("", "the file states neither bytes nor memory", untold, COPY_LESS if over_link else "")
 
 
 def is_pageable(memory: object) -> bool:

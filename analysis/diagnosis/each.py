@@ -15,7 +15,7 @@ from analysis.diagnosis.hot import reasons_of_each, time_column
 from analysis.diagnosis.judge import Verdict, Verdicts, judge
 from analysis.diagnosis.kernel_rules.rule import FULL
 from analysis.diagnosis.limits import Limits, find_limits, why_none
-from analysis.diagnosis.reasons import Tables
+from analysis.diagnosis.reasons import CONFLICTS, Tables
 from analysis.diagnosis.sampled_reasons import reasons as sampled_reasons
 from analysis.diagnosis.vocabulary import CAUSE, SURE, cure, words
 from analysis.formats import symbols
@@ -44,7 +44,7 @@ TIMES_ALONE = "times alone tell no cause; counters would"
 def tables_of_kernels(facts: Facts) -> Tables:
     """Return the tables that may explain the time of a kernel, by name.
 
-    `graphed` has the launches of each kernel that CUDA graphs made.
+    `graphed` has the launches of each kernel that CUDA graphs made, `conflicts` a launch's bank conflicts on average.
     """
     gpu_ops = facts.gpu_ops
     names = gpu_ops.loc[facts.once(of_graphs) & gpu_ops["kind"].eq("kernel"), "name"].value_counts()
@@ -54,7 +54,13 @@ def tables_of_kernels(facts: Facts) -> Tables:
         "source": facts.source, "host": facts.host, "counters": facts.counters,
         "units": facts.units,
         "graphed": pd.DataFrame({"kernel": graphed.index, "launches": graphed.to_numpy()}),
+        "conflicts": pd.DataFrame() if facts.capture.counters.empty else _conflicts(facts.measured),
     }  # fmt: skip
+
+
+def _conflicts(measured: pd.DataFrame) -> pd.DataFrame:
+    names = [name for name in (*CONFLICTS, "shared_ways_load") if name in measured]
+    return measured.groupby("kernel", sort=False)[names].mean().reset_index() if names else pd.DataFrame()
 
 
 def limits_of_gpu(facts: Facts) -> Limits | None:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from analysis.facts import Facts
 
 LEAST_HOST = 0.01  # of the kernels' time: a shorter call is worth no finding
+EXPLAINED = 0.5  # of a call that waits: with so much work of the GPU known, the call only waits for it
 COUNT = 3  # at most so many findings on kernels
 MOST = 5  # findings in all
 BESIDE_NS = 5_000  # least time on either side of a span, so that the neighbours of a launch are visible
@@ -75,10 +76,31 @@ def _of_sums(facts: Facts) -> list[Claim]:
             *_of_each(host_waits(facts.host)),
         ]
     elif not won:
-        told = [one for one in host_waits(facts.host, most=1) if one.cells[0].row["source"] == CUDA][:1]
+        calls = [one for one in host_waits(facts.host, most=1) if one.cells[0].row["source"] == CUDA]
+        told = [one for one in calls if one.kind != "start_up" and not _explained(one, facts)][:1]
         rest += [one for one in told if one.weight_ns >= LEAST_HOST * sum(other.weight_ns for other in hot)]
+        setting_up = [one for one in calls if one.kind == "start_up"]
+        rest += [one for one in setting_up if _takes(one) > sum(map(_takes, rest))][:1]
     rest.sort(key=lambda one: -one.weight_ns)
     return [_placed(one, facts) for one in (*won, *rest[: MOST - len(won)])]
+
+
+def _takes(one: Claim) -> float:
+    """Return the time that a finding on kernels, copies or a call cites first; 0 if it cites none. Units: ns."""
+    first = one.cells[0]
+    return float(first.value) if first.column.endswith("time_ns") and isinstance(first.value, int | float) else 0.0
+
+
+def _explained(call: Claim, facts: Facts) -> bool:
+    """Return whether the GPU's kernels and copies, which other findings name, explain a call: it waits for them, or it
+    launches kernels that take longer than the launches.
+    """
+    least = {"sync": EXPLAINED, "launch_bound": 1.0}.get(call.kind)
+    if least is None:
+        return False
+    kernels = facts.once(tables_of_kernels)["kernels"]
+    work = float(kernels["nsys_time_ns"].sum()) + float(facts.copies["time_ns"].sum())
+    return work >= least * _takes(call)
 
 
 def _placed(one: Claim, facts: Facts) -> Claim:

@@ -20,6 +20,10 @@ FEW = 3  # fewer calls show no pattern
 LEAST_SHARE = 0.01
 MOST = 3
 ALLOCATING = "allocating and freeing wait for the GPU"
+ALMOST_ALL = 0.9  # of the time of all calls: the first call that takes it sets CUDA up, however many follow
+MANY_COPIES, SHORT_NS = 1_000, 20_000  # calls of cudaMemcpy that are shorter: starting them takes their time
+SLEEPING = "threads sleep there until another thread or a device wakes them; idle helper threads always do"
+OWN_CODE = "the time outside the ranges in it"
 NOT_RECORDED = "the capture does not show what happens in it"
 # (pattern, cause, what time in the call means, what to do). The first pattern that matches the whole name counts.
 _CALLS: tuple[tuple[str, tuple[str, str, str]], ...] = (
@@ -49,7 +53,7 @@ _CALLS: tuple[tuple[str, tuple[str, str, str]], ...] = (
     (r"cu(da)?(Set|Get|Init|DevicePrimary|CtxCreate|DeviceReset|GraphInstantiate|StreamCreate|EventCreate).*",
      ("start_up", "the process sets CUDA up there, once", "do not time the first step")),
     (r"(pthread_cond_.*wait|sem_.*wait|futex|poll|ppoll|select|pselect|epoll_wait|epoll_pwait|pthread_join|wait.*)",
-     ("host_work", "threads sleep there until another thread or a device wakes them; idle helper threads always do",
+     ("host_work", SLEEPING,
      "look at what the busy thread does meanwhile")),
     (r"(nanosleep|usleep|sleep|clock_nanosleep|sched_yield)",
      ("host_work", "the program itself pauses there",
@@ -67,6 +71,13 @@ _CALLS: tuple[tuple[str, tuple[str, str, str]], ...] = (
     (r"(fork|vfork|exec.*|posix_spawn.*|system|popen|dlopen.*|pthread_create)",
      ("start_up", "processes, threads or libraries start",
      "do not time the start")),
+)  # fmt: skip
+
+
+_SETS_UP = re.compile(r"cu(da)?(MemcpyToSymbol|Launch.*Kernel|Memset).*")  # as the first call of a program
+_SHORT_COPIES = (
+    "small_copies", "many short copies, so starting them takes the time",
+    "combine the copies, or let one kernel move the data",
 )  # fmt: skip
 
 
@@ -98,10 +109,13 @@ def host_waits(host: pd.DataFrame, *, most: int = MOST) -> list[Claim]:
             cells = [_host_cell(row, name) for name in ("host_time_ns", "calls", "longest_ns") if pd.notna(row[name])]
             told = f"{_time_in(row)}, {share(float(row['share_frac']))} of all time in {_plural(str(source))}."
             told = begin(told)
-            once = _once(row) if meaning and meaning[0] == "allocation" else 0.0
-            if meaning and once and int(row["calls"]) <= FEW:  # then the others take a tenth of its time
+            once = _once(row) if meaning and (meaning[0] == "allocation" or _SETS_UP.fullmatch(row["call"])) else 0.0
+            if meaning and once and (int(row["calls"]) <= FEW or once >= ALMOST_ALL * float(row["host_time_ns"])):
                 meaning = ("start_up", "the first call sets CUDA up, once", "")
+            elif meaning and _many_short(row):
+                meaning = _SHORT_COPIES
             why = f" {begin(meaning[1])}." if meaning else ""
+            idle = meaning is not None and (meaning[0] == "start_up" or meaning[1] == SLEEPING)
             found.append(
                 Claim(
                     kind=meaning[0] if meaning else "host_work",
@@ -109,7 +123,7 @@ def host_waits(host: pd.DataFrame, *, most: int = MOST) -> list[Claim]:
                     sentence=f"{told}{spread}{why}",
                     do=f"{begin(meaning[2])}." if meaning and meaning[2] else "",
                     cells=tuple(cells),
-                    weight_ns=0.0 if meaning and meaning[0] == "start_up" else float(row["host_time_ns"]) - once,
+                    weight_ns=0.0 if idle else float(row["host_time_ns"]) - once,
                 )
             )
     found.sort(key=lambda one: one.kind == "start_up")  # what happens once comes last
@@ -142,6 +156,16 @@ def _of_loop(rows: pd.DataFrame) -> Claim:
         sentence=f"{'; '.join(parts)}: {duration(total)} in all. {begin(meaning[1])}.",
         do=f"{begin(meaning[2])}.", cells=tuple(cells), weight_ns=total,
     )  # fmt: skip
+
+
+def _many_short(row: Any) -> bool:
+    """Return whether a row is of many blocking copies, each too short for the bytes or the wait to count."""
+    calls = 0 if pd.isna(row["calls"]) else int(row["calls"])
+    return (
+        calls >= MANY_COPIES
+        and float(row["host_time_ns"]) / calls < SHORT_NS
+        and re.fullmatch(r"cu(da)?Memcpy.*", str(row["call"])) is not None
+    )
 
 
 def _once(row: Any) -> float:
@@ -199,6 +223,8 @@ def cpu_ranges(
         headline, said = _of_calls(lengths.get(str(row["range"]), length.head(0)))
         rate_headline, rate = _rates(str(row["range"]), float(row["self_time_ns"]), int(row["calls"]), ops)
         headline = rate_headline or headline
+        if not headline and cpu_times["range"].astype(str).str.startswith(f"{row['range']}/").any():
+            headline, said = OWN_CODE, "That is its own code between the ranges in it, such as Python's."
         if found and (part < LEAST_SHARE or not headline):
             continue
         cells = [

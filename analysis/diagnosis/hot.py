@@ -19,7 +19,10 @@ from analysis.tables.attribution import UNATTRIBUTED
 LEAST_SHARE = 0.01  # of the kernel time: a kernel with less gives no finding, unless it is the longest
 MOST_REASONS = 3
 MOST = 3
+MOST_UNTIMED = 20  # kernels that are searched for a reason where no file holds times
 MOSTLY = 0.5
+MANY = 100  # short launches: their order counts what launching them costs
+LAUNCH_NS = 4_000  # of the host for a launch: cudaLaunchKernel takes 3 to 7 µs
 NO_CAUSE = "no table shows why"
 NOT_COUNTED = "ncu did not count it"
 LONG_NAME = 80  # characters of a kernel's name in a command; ncu also accepts a part of a name
@@ -28,7 +31,7 @@ _LIMITS = {
     "dram_busy_frac": "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
     "sm_busy_frac": "sm__throughput.avg.pct_of_peak_sustained_elapsed",
 }
-_BY_KERNEL = ("kernels", "rules", "roofline", "stalls", "source", "counters", "graphed", "units")
+_BY_KERNEL = ("kernels", "rules", "roofline", "stalls", "source", "counters", "graphed", "units", "conflicts")
 
 
 def hot_kernels(
@@ -104,18 +107,23 @@ def _rows_by_kernel(tables: Tables, names: pd.Index) -> dict[str, dict[str, list
 
 
 def _untimed(tables: Tables, kernels: pd.DataFrame, sm_count: int | None) -> list[Claim]:
-    """Return a finding if no file holds times: on the kernel with most launches, or the first that ncu describes."""
+    """Return a finding if no file holds times: on the kernel with most launches of those with a known reason, else of
+    all, or on the first that ncu describes.
+    """
     if kernels.empty:
         named = [of["kernel"] for key in ("source", "rules", "stalls") for of in (tables[key],) if len(of)]
         if not named:
             return []
-        name, launches = str(named[0].iloc[0]), 0
+        launched = {str(named[0].iloc[0]): 0}
     else:
-        name = str(kernels.groupby("kernel", sort=False)["launches"].sum().idxmax())
-        launches = int(kernels.loc[kernels["kernel"] == name, "launches"].sum())
-    rows = _rows_by_kernel({**tables, "kernels": kernels}, pd.Index([name]))
-    kernel = Kernel(name, launches, 0.0, rows[name], sm_count)
-    known = list(islice((one for one in reasons(kernel) if not one.of_time), MOST_REASONS))
+        sums = kernels.groupby("kernel", sort=False)["launches"].sum().sort_values(ascending=False, kind="stable")
+        launched = {str(one): int(count) for one, count in sums.head(MOST_UNTIMED).items()}
+    rows = _rows_by_kernel({**tables, "kernels": kernels}, pd.Index(list(launched)))
+    seen_kernels = [Kernel(one, count, 0.0, rows[one], sm_count) for one, count in launched.items()]
+    reasoned = [list(islice((a for a in reasons(one) if not a.of_time), MOST_REASONS)) for one in seen_kernels]
+    at = next((place for place, one in enumerate(reasoned) if one), 0)
+    kernel, known = seen_kernels[at], reasoned[at]
+    name, launches = kernel.name, kernel.launches
     label = symbols.short(name)
     said = [f"{_begin(reason.said)}." for reason in known]
     seen = f"ncu saw {count_of(launches, 'launch')} of it, and no" if launches else "No"
@@ -142,6 +150,8 @@ def _finding(
         f"{takes} {duration(kernel.time_ns)} by {by}{each}: {share(part)} of the kernel time{_where(kernel, column)}."
     )
     said = [f"{_begin(reason.said)}." for reason in known]
+    left = kernel.time_ns * (1 - min(found[2], 1.0) if (found := busiest(kernel)) else 1.0)
+    short = bool(known) and known[0].kind == "launch_bound" and kernel.launches >= MANY
     why = NOT_COUNTED if others else NO_CAUSE
     title = f"{label}: {known[0].headline}" if known else f"{label}, {share(part)} of the kernel time: {why}"
     return Claim(
@@ -150,7 +160,7 @@ def _finding(
         sentence=" ".join([told, *said]),
         do=" ".join(dict.fromkeys(one.do for one in known if one.do)) or _unknown(kernel, by, vendor, others=others),
         cells=(*_cited(kernel, column), *(item for reason in known for item in reason.cells)),
-        weight_ns=kernel.time_ns * (1 - min(found[2], 1.0) if (found := busiest(kernel)) else 1.0),
+        weight_ns=max(left, kernel.launches * LAUNCH_NS if short else 0.0),
     )
 
 

@@ -40,6 +40,8 @@ FULL_OCCUPANCY = 0.85  # of an SM's warps: more warps can hardly hide more laten
 MANY_SPILLS = 0.1  # of the requests of local memory
 MANY_SECTORS = 17  # a load of 128 bits per thread needs 16
 FEW_THREADS = 20
+MANY_CONFLICTS = 8  # a warp: with so many further passes, conflicts are no accident
+CONFLICTS = {"bank_conflicts_load": "loads", "bank_conflicts_store": "stores", "bank_conflicts_atomic": "atomics"}
 SM_REGISTERS = 65_536  # of all architectures since Maxwell
 WARP = 32
 # Stall reason -> what the warp waits for, in shortened words of ncu's documentation.
@@ -386,6 +388,28 @@ def _access(kernel: Kernel) -> Reason | None:
     return None
 
 
+def _conflicts(kernel: Kernel) -> Reason | None:
+    """Return many bank conflicts a warp, where no counter tells the passes of an access."""
+    of, sizes = next(((of, sizes) for of in kernel.rows["kernels"] if (sizes := _sizes(of))), (None, None))
+    row = next(iter(kernel.rows.get("conflicts", ())), {})
+    counted = {name: float(row[name]) for name in CONFLICTS if row.get(name)}
+    if of is None or sizes is None or not counted or row.get("shared_ways_load") is not None:
+        return None
+    warps = sizes[0] * -(-sizes[1] // WARP)
+    each = sum(counted.values()) / warps
+    if each < MANY_CONFLICTS:
+        return None
+    most = max(counted, key=counted.__getitem__)
+    told = f"{sum(counted.values()):,.0f} bank conflicts in shared memory, {each:,.0f} a warp"
+    return Reason(
+        "shared_bank_conflicts",
+        told,
+        f"{told}, most of them of {CONFLICTS[most]}: lanes of a warp access different words of one bank",
+        kinds()["shared_bank_conflicts"]["cure"],
+        [cell("kernels", place(of), name, str(of[name])) for name in ("grid", "block")],
+    )
+
+
 def _stall(kernel: Kernel) -> Reason | None:
     """Return the stall reason of most of its warps."""
     # the longest range comes first, and in it the largest share
@@ -543,6 +567,6 @@ def _short(kernel: Kernel) -> Reason | None:
 
 
 _LOOKS: tuple[Callable[[Kernel], Reason | None], ...] = (
-    _spills, _near, _rule, _roof, _shape, _throughput, _stall, _line, _access, _occupancy, _registers, _bottleneck,
-    _named, _short,
+    _spills, _near, _rule, _roof, _shape, _throughput, _stall, _line, _access, _conflicts, _occupancy, _registers,
+    _bottleneck, _named, _short,
 )  # fmt: skip

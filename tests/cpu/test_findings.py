@@ -113,9 +113,9 @@ def test_a_report_of_sums_alone_says_where_the_process_waits():
     }))  # fmt: skip
     titles = [finding["title"] for finding in content["findings"]]
     assert titles == [
-        "poll: threads sleep there until another thread or a device wakes them; idle helper threads always do",
         "load: one of 3 calls is 89% of its time",
         "read: the program uses files or sockets there",
+        "poll: threads sleep there until another thread or a device wakes them; idle helper threads always do",
     ]
     assert len(built["host"]) == 3
 

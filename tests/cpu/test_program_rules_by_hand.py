@@ -146,7 +146,7 @@ def calls(*rows: dict[str, Any]) -> pd.DataFrame:
      "1 µs, 50% of all time in CUDA calls. The host waits there for the GPU to finish.", "sync", 1000),
     (_(source=SYSTEM, call="poll", calls=1), "poll: threads sleep there until another thread or a device wakes them; idle helper threads always do",
      "1 µs in 1 call, 50% of all time in calls of the operating system, summed over threads. "
-     "Threads sleep there until another thread or a device wakes them; idle helper threads always do.", "host_work", 1000),
+     "Threads sleep there until another thread or a device wakes them; idle helper threads always do.", "host_work", 0),
     (_(source="NVTX range", call="poll", longest_ns=500.0), "poll: 10 calls of 0.1 µs on average",
      "1 µs in 10 calls, 50% of all time in ranges. A call takes 0.1 µs on average, the longest 0.5 µs.", "host_work", 1000),
     (_(source="NVTX range", longest_ns=501.0), "cudaDeviceSynchronize: one of 10 calls is 50% of its time",
@@ -155,9 +155,18 @@ def calls(*rows: dict[str, Any]) -> pd.DataFrame:
     (_(call="cudaMalloc", calls=3, longest_ns=980.0), "cudaMalloc: the first call sets CUDA up, once",
      "1 µs in 3 calls, 50% of all time in CUDA calls. One call takes 0.98 µs of that, and the others are short. "
      "The first call sets CUDA up, once.", "start_up", 0),
-    (_(call="cudaMalloc", calls=4, longest_ns=980.0, share_frac=0.5), "cudaMalloc: allocating and freeing wait for the GPU",
+    (_(call="cudaMalloc", calls=4, longest_ns=980.0), "cudaMalloc: the first call sets CUDA up, once",
      "1 µs in 4 calls, 50% of all time in CUDA calls. One call takes 0.98 µs of that, and the others are short. "
-     "Allocating and freeing wait for the GPU.", "allocation", 20),
+     "The first call sets CUDA up, once.", "start_up", 0),
+    (_(call="cudaMemcpyToSymbol", calls=5, longest_ns=990.0), "cudaMemcpyToSymbol: the first call sets CUDA up, once",
+     "1 µs in 5 calls, 50% of all time in CUDA calls. One call takes 0.99 µs of that, and the others are short. "
+     "The first call sets CUDA up, once.", "start_up", 0),
+    (_(call="cudaMemcpy", calls=1_000), "cudaMemcpy: many short copies, so starting them takes the time",
+     "1 µs in 1000 calls, 50% of all time in CUDA calls. A call takes 0.001 µs on average, the longest 0.1 µs. "
+     "Many short copies, so starting them takes the time.", "small_copies", 1000),
+    (_(call="cudaMalloc", calls=4, longest_ns=890.0, share_frac=0.5), "cudaMalloc: allocating and freeing wait for the GPU",
+     "1 µs in 4 calls, 50% of all time in CUDA calls. One call takes 0.89 µs of that, and the others are short. "
+     "Allocating and freeing wait for the GPU.", "allocation", 110),
     (_(call="cudaMalloc", calls=3, longest_ns=500.0), "cudaMalloc: allocating and freeing wait for the GPU",
      "1 µs in 3 calls, 50% of all time in CUDA calls. A call takes 0.333 µs on average, the longest 0.5 µs. "
      "Allocating and freeing wait for the GPU.", "allocation", 1000),
