@@ -1,4 +1,4 @@
-"""Declare graph_kernels.csv, the output of `python -m analysis.graph_kernels`."""
+"""Declare graph_kernels.csv, which `analysis.nsys_extras` writes."""
 
 from msgspec import Struct
 

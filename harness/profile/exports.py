@@ -65,14 +65,14 @@ def finish_nsys(run: Path, nsys: str, fail: Fail) -> None:
 
 def _of_graphs(database: Path, kept: Path) -> None:
     """Write graph_kernels.csv: only the SQLite file says in which range each kernel of a CUDA graph was recorded."""
+    from analysis import nsys_extras
     from analysis.formats.errors import LedgerError
-    from analysis.graph_kernels import recordings
 
     calls = kept / "cuda_api_sum.csv"
     if not (calls.is_file() and "GraphLaunch" in calls.read_text(encoding="utf-8", errors="replace")):
         return
     try:
-        if text := recordings(database):
+        if text := nsys_extras.graph_kernels(database):
             (kept / "graph_kernels.csv").write_text(text, encoding="utf-8")
     except LedgerError as error:
         print(error, file=sys.stderr)
@@ -80,18 +80,18 @@ def _of_graphs(database: Path, kept: Path) -> None:
 
 def _of_nccl(database: Path, kept: Path, nsys: str, exports: Path) -> None:
     """Write nccl_calls.csv. The file of nsys stats lacks the bytes of the calls, so nsys exports another one."""
+    from analysis import nsys_extras
     from analysis.formats.errors import LedgerError
-    from analysis.nccl_calls import text_of
 
     try:
-        text = text_of(database)
+        text = nsys_extras.nccl_calls(database)
         if text:
             payloads = exports / "payloads.sqlite"
             command = [nsys, "export", "--type", "sqlite", "--include-blobs=true", "--force-overwrite=true"]
             command += ["--output", str(payloads), str(database.with_suffix(".nsys-rep"))]
             print(shlex.join(command), flush=True)
             if subprocess.run(command, capture_output=True, check=False).returncode == 0:
-                text = text_of(payloads)
+                text = nsys_extras.nccl_calls(payloads)
     except (LedgerError, OSError) as error:
         print(f"export_csv.sh: the bytes of collectives are not known: {error}", file=sys.stderr)
         return
@@ -101,11 +101,11 @@ def _of_nccl(database: Path, kept: Path, nsys: str, exports: Path) -> None:
 
 def _of_samples(database: Path, kept: Path) -> None:
     """Write samples.parquet: the counters that nsys sampled are in no CSV report of it."""
+    from analysis import nsys_extras
     from analysis.formats.errors import LedgerError
-    from analysis.sample_file import keep
 
     try:
-        keep(database, kept)
+        nsys_extras.keep_samples(database, kept)
     except (LedgerError, OSError) as error:
         print(f"export_csv.sh: the samples are left out: {error}", file=sys.stderr)
 

@@ -126,16 +126,17 @@ def capture(program: Program, form: str, nsys: str) -> bool:
     if program.ranks > 1:
         payloads = ["export", "--type", "sqlite", "--include-blobs=true", "--force-overwrite=true"]
         run([nsys, *payloads, "--output", f"{stem}.blobs.sqlite", report], log)
-        write_module("analysis.nccl_calls", f"{stem}.blobs.sqlite", folder / "nccl_calls.csv")
-    write_module("analysis.graph_kernels", f"{stem}.sqlite", folder / "graph_kernels.csv")
+        write_extra("nccl_calls", f"{stem}.blobs.sqlite", folder / "nccl_calls.csv")
+    write_extra("graph_kernels", f"{stem}.sqlite", folder / "graph_kernels.csv")
     for path in folder.glob("timeline.*"):
         path.unlink()
     return done
 
 
-def write_module(module: str, source: str, target: Path) -> None:
-    """Write what a module of the analysis prints about an SQLite export, if it prints anything."""
-    found = subprocess.run([sys.executable, "-m", module, source], cwd=ROOT, capture_output=True)
+def write_extra(what: str, source: str, target: Path) -> None:
+    """Write what a function of analysis.nsys_extras finds in an SQLite export, if it finds anything."""
+    code = f"import pathlib, sys; from analysis import nsys_extras; print(end=nsys_extras.{what}(pathlib.Path(sys.argv[1])))"
+    found = subprocess.run([sys.executable, "-c", code, source], cwd=ROOT, capture_output=True)
     if found.returncode == 0 and found.stdout:
         target.write_bytes(found.stdout)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis import graph_kernels
+from analysis import nsys_extras
 from analysis.capture import nsys_sqlite
 from analysis.capture.load import load
 from analysis.formats.bare import BARE_RANGES
@@ -52,7 +52,7 @@ def as_csv(export: Export, folder: Path) -> Path:
         ("cuda_gpu_trace", GPU, gpu), ("cuda_kern_exec_trace", KERN_EXEC, calls), ("nvtx_pushpop_trace", PUSHPOP, pushed)
     ):  # fmt: skip
         (folder / f"{name}.csv").write_text(header + "".join(lines), encoding="utf-8")
-    (folder / GRAPH_KERNELS.name).write_text(graph_kernels.recordings(path), encoding="utf-8")
+    (folder / GRAPH_KERNELS.name).write_text(nsys_extras.graph_kernels(path), encoding="utf-8")
     return folder
 
 
@@ -127,7 +127,7 @@ def test_recordings_of_another_capture_are_refused(tmp_path: Path) -> None:
 def test_a_capture_without_graphs_has_no_recordings(tmp_path: Path) -> None:
     export = Export(2025)
     export.launch("k", (0, 1), (2, 3))
-    assert graph_kernels.recordings(export.save(tmp_path / "x.sqlite")) == ""
+    assert nsys_extras.graph_kernels(export.save(tmp_path / "x.sqlite")) == ""
 
 
 # --- what is busy, and who launched it ---
@@ -269,4 +269,4 @@ def test_the_export_keeps_what_the_database_knows_of_graphs(gpu_machine: Machine
     assert not kept.exists()
     gpu_machine.put("bin/nsys", FAKE_NSYS.replace("void f(", f"{GRAPH_LAUNCH}("))
     assert gpu_machine.run("export_csv.sh", "--only", "nsys", "runs/x").returncode == 0
-    assert kept.read_text() == graph_kernels.recordings(checkout / "runs/x/raw/timeline.sqlite")
+    assert kept.read_text() == nsys_extras.graph_kernels(checkout / "runs/x/raw/timeline.sqlite")

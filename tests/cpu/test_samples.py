@@ -19,8 +19,8 @@ from analysis.facts import Facts
 from analysis.formats.errors import InputError
 from analysis.formats.report import Report
 from analysis.hardware.sampled import column_of
+from analysis.nsys_extras import keep_samples
 from analysis.pipeline import analyse
-from analysis.sample_file import keep
 from analysis.samples.attribute import Attributed, attribute
 from analysis.samples.fit import Fit
 from analysis.samples.neighbours import Ran, join
@@ -289,7 +289,7 @@ def test_a_cut_table_is_named(tmp_path: Path, table: str) -> None:
 
 def test_the_kept_file_holds_the_samples_and_nothing_of_the_machine(tmp_path: Path) -> None:
     database = export(tmp_path / "a.sqlite")
-    assert keep(database, tmp_path)
+    assert keep_samples(database, tmp_path)
     whole, kept = load([database]), load([tmp_path / "a.sqlite", tmp_path / "samples.parquet"])
     assert whole.samples is not None
     assert kept.samples is not None
@@ -302,7 +302,7 @@ def test_the_kept_file_holds_the_samples_and_nothing_of_the_machine(tmp_path: Pa
 
 def test_a_damaged_kept_file_is_named(tmp_path: Path) -> None:
     database = export(tmp_path / "a.sqlite")
-    keep(database, tmp_path)
+    keep_samples(database, tmp_path)
     file = tmp_path / "samples.parquet"
     file.write_bytes(file.read_bytes()[:-30])
     with pytest.raises(InputError, match=r"samples\.parquet: is damaged"):

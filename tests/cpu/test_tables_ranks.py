@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis import counting, nccl_calls
+from analysis import counting, nsys_extras
 from analysis.capture import ncu_csv, ours
 from analysis.capture.load import load
 from analysis.capture.model import GPU_OPS_COLUMNS, Capture, as_table
@@ -526,7 +526,7 @@ def test_the_calls_that_the_export_keeps_have_the_bytes(tmp_path: Path) -> None:
         export.domain("NCCL", 3, **place)
         export.nccl("ncclCommInitRank", 1, 2, **place, comm=COMM, ranks=2, rank=rank)
         export.nccl("ncclAllReduce", 170, 190, **place, comm=COMM, bytes=4096)
-    text = nccl_calls.text_of(export.save(tmp_path / "x.sqlite"))
+    text = nsys_extras.nccl_calls(export.save(tmp_path / "x.sqlite"))
     assert text.splitlines()[:3] == [
         NCCL_CALLS.header,
         f"49,49,1,2,ncclCommInitRank,,{COMM:x},1,2",
@@ -541,7 +541,7 @@ def test_the_calls_that_the_export_keeps_have_the_bytes(tmp_path: Path) -> None:
 def test_an_export_without_nccl_has_no_calls(tmp_path: Path) -> None:
     export = Export()
     export.launch("k", (0, 1), (2, 3))
-    assert nccl_calls.text_of(export.save(tmp_path / "x.sqlite")) == ""
+    assert nsys_extras.nccl_calls(export.save(tmp_path / "x.sqlite")) == ""
 
 
 def test_ranks_that_processes_noted_become_a_file(tmp_path: Path) -> None:
