@@ -54,13 +54,13 @@ def describe_program(facts: Facts) -> Program:
 
 
 def _wall_ns(facts: Facts) -> float | None:
-    """Return the time from the first range or GPU operation to the end of the last; None without a timeline."""
-    ops, ranges = facts.capture.gpu_ops, facts.capture.ranges
+    """Return the time from the first call, range or GPU operation to the end of the last; None without a timeline."""
+    ops, others = facts.capture.gpu_ops, (facts.capture.ranges, facts.capture.calls)
     if not facts.has_timeline:
         return None
-    start, end = [ops["start_ns"].min()], [(ops["start_ns"] + ops["duration_ns"]).max()]
-    if len(ranges):
-        start, end = [*start, ranges["start_ns"].min()], [*end, ranges["end_ns"].max()]
+    known = [rows for rows in others if rows is not None and len(rows)]
+    start = [ops["start_ns"].min(), *(rows["start_ns"].min() for rows in known)]
+    end = [(ops["start_ns"] + ops["duration_ns"]).max(), *(rows["end_ns"].max() for rows in known)]
     return float(max(end) - min(start))
 
 

@@ -168,7 +168,7 @@ def name_partial_counters(launches: pd.DataFrame, measured: pd.DataFrame, *, is_
         missing.append(
             Missing(
                 Reason.UNCOUNTED,
-                f"the counters of {outside} of {len(launches)} kernels",
+                f"the counters of {outside} of {len(launches)} launches",
                 "the time of the plan was spent on others"
                 if is_planned
                 else "they ran outside the ranges that ncu had to count",
@@ -184,7 +184,7 @@ def name_partial_counters(launches: pd.DataFrame, measured: pd.DataFrame, *, is_
             missing.append(
                 Missing(
                     Reason.NO_METRICS,
-                    f"{what} of {lost} of {len(matched)} measured kernels",
+                    f"{what} of {lost} of {len(matched)} measured launches",
                     "ncu gave no value (nan or n/a) or its metrics were not captured",
                     METRICS,
                 )

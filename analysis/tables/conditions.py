@@ -291,4 +291,4 @@ def coverage_sentence(matched: int, seen: int, total: int, how: str, has_counter
     if not total:
         return "No nsys timeline: counters stand alone, without the kernels' time in the running program."
     share = f" ({matched / seen:.1%})" if seen else ""
-    return f"{matched} of {seen} kernels{share} have counters; the timeline holds {total}. {how}"
+    return f"{matched} of {seen} requested launches{share} have counters; the timeline holds {total}. {how}"

@@ -276,7 +276,7 @@ def test_what_the_budget_did_not_reach_is_a_gap_with_a_larger_budget():
     content, tables = report(launches, ranges, rows)
     assert tables["counting"].set_index("range").loc["decode/head", "counted"] == len(rows)
     gap = next(gap for gap in content["missing"] if gap["what"].startswith("the counters of"))
-    assert gap["what"] == f"the counters of {len(launches) - len(rows)} of {len(launches)} kernels"
+    assert gap["what"] == f"the counters of {len(launches) - len(rows)} of {len(launches)} launches"
     assert (gap["why"], "--budget" in gap["do"]) == ("the time of the plan was spent on others", True)
 
 

@@ -570,8 +570,10 @@ def test_copies_alone_make_a_program() -> None:
 @pytest.mark.parametrize(("begin", "end", "wall"), [(200, 350, 300), (50, 500, 450)])
 def test_the_wall_time_is_from_the_first_to_the_last_event(begin: int, end: int, wall: float) -> None:
     ops = pd.DataFrame(_(start_ns=[100, 300], duration_ns=[50, 100]))
-    capture = Capture(gpu_ops=ops, ranges=pd.DataFrame(_(start_ns=[begin], end_ns=[end])))
-    assert ran._wall_ns(facts_of(capture, has_timeline=True)) == wall
+    event = pd.DataFrame(_(start_ns=[begin], end_ns=[end]))
+    for given in ({"ranges": event}, {"ranges": event.head(0), "calls": event}):
+        assert ran._wall_ns(facts_of(Capture(gpu_ops=ops, **given), has_timeline=True)) == wall
+    capture = Capture(gpu_ops=ops, ranges=event)
     assert ran._wall_ns(facts_of(capture, has_timeline=False)) is None
 
 
