@@ -42,6 +42,7 @@ SETS = (
     "blind_5",
     "blind_6",
     "blind_measured",
+    "blind_measured_2",
 )
 KNOWN, WORTH, WINS = 0.02, 0.01, 0.03  # half of the interval of a pair that counts; worth advising; more than nothing
 REPLAY_WIDTH, SCREEN_WIDTH = 0.24 + 1e-9, 0.5 + 1e-9  # widest interval of a prediction, of the step

@@ -23,8 +23,9 @@ def test_every_program_has_its_declaration_times_and_capture(score: Any) -> None
     for name in score.SETS:
         declared, known = score.declared(name), score.truths(name)
         assert set(declared) == {path.stem for path in (KEY / name).iterdir() if path.suffix in (".py", ".cu")}
-        assert {program for program, _ in known} == set(declared)
-        assert {program for program, _ in score.captured(name, "", "")} == set(declared)
+        ran = {program for program, one in declared.items() if not one.get("uncaptured")}
+        assert ran <= {program for program, _ in known} <= set(declared)
+        assert {program for program, _ in score.captured(name, "", "")} == ran
 
 
 def test_captures_are_small_and_name_no_machine(score: Any, tmp_path: Path) -> None:
