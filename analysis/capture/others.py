@@ -59,6 +59,11 @@ _TEXTS: tuple[tuple[re.Pattern[bytes], str, str], ...] = (
         "--format csv`",
     ),
     (
+        re.compile(rb"^Profiler ran for [\d.]+ \S+, capturing \d+ events", re.M),
+        "the table of CUDA.@profile of CUDA.jl",
+        "capture with `nsys profile -t cuda,nvtx julia <program>`, and give `nsys stats --format csv` of that",
+    ),
+    (
         IMPORTER,
         "a log in which nsys says that it could not import all of a capture",
         "capture a shorter window with fewer kinds of events, with the newest nsys",

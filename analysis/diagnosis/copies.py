@@ -21,7 +21,7 @@ SHORT_NS = 5_000  # a shorter copy spends most of its time on starting
 MANY = 100  # copies
 COPY_LESS = (
     "Copy less, and keep data on the GPU; pinned memory copies faster, if the host's memory is pageable. "
-    "`nsys export --type sqlite` tells both."
+    "`nsys export --type sqlite` tells which memory it is."
 )
 _LINK = ("Host-to-Device", "Device-to-Host")
 _KEY = ("device", "kind", "direction", "memory")
@@ -152,7 +152,9 @@ def _rate(row: Any, where: dict[str, Any], cells: list[Cell]) -> list[_Why]:
         cells.append(cell("copies", where, "rate_byte_per_s", rate))
     if pd.isna(row["link_frac"]):
         unknown = "" if row["kind"] == "migration" else f"; the {'DRAM' if in_gpu else 'link'}'s bandwidth is unknown"
-        return [_Why("", f"at {rate / 1e9:,.3g} GB/s", f"they run at {rate / 1e9:,.3g} GB/s{unknown}")]
+        told = pd.notna(row["memory"]) and str(row["memory"]) != ""
+        do = COPY_LESS if row["kind"] == "memcpy" and row["direction"] in _LINK and not told else ""
+        return [_Why("", f"at {rate / 1e9:,.3g} GB/s", f"they run at {rate / 1e9:,.3g} GB/s{unknown}", do)]
     frac = float(row["link_frac"])
     if row["kind"] == "memset":
         said = f"they write {rate / 1e9:,.0f} GB/s, {share(frac)} of the DRAM bandwidth"

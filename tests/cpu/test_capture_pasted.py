@@ -173,6 +173,7 @@ def test_a_table_without_ruler_beside_one_with_a_ruler_is_read(tmp_path: Path) -
         ("248.000 ROOT\n├─ 20.0 fold\n└─ 8.0 spin\n", "Proton"),
         ('"Domain","Function","Process_Id","Thread_Id"\n"HIP","hipMalloc",1,1\n', "rocprof"),
         ("Generating 'a.qdstrm'\nImporter error status: Importation failed.\n", "could not import"),
+        ("Profiler ran for 12.5 ms, capturing 400 events.\n\nHost-side activity: calling CUDA APIs took 7 ms\n", "CUDA.jl"),
         ("| NVIDIA-SMI 560.35   Driver Version: 560.35   CUDA Version: 12.6 |\n", "nvidia-smi"),
     ],
 )  # fmt: skip

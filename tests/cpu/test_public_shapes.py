@@ -65,6 +65,16 @@ def test_many_short_copies_are_told_from_times_alone(tmp_path: Path, direction: 
     assert found.endswith("small ones, 0.7 µs each")
 
 
+def test_copies_of_known_size_and_unknown_memory_say_what_to_do(tmp_path: Path) -> None:
+    sizes = "Total (MB),Count,Avg (MB),Med (MB),Min (MB),Max (MB),StdDev (MB),Operation\n"
+    name = "[CUDA memcpy Host-to-Device]"
+    (tmp_path / "sizes.csv").write_text(f"{sizes}500.000,2,250.000,250.000,250.000,250.000,0.000,{name}\n", "utf-8")
+    (tmp_path / "times.csv").write_text(COPIES + rows((name, 2, 90_000_000, 46_000_000)), "utf-8")
+    (found,) = analyse(load([tmp_path])).report.findings
+    assert found.title.endswith("at 5.56 GB/s")
+    assert found.do.startswith("Copy less")
+
+
 def test_sleeping_threads_come_after_the_calls_of_cuda(tmp_path: Path) -> None:
     found = titles(
         tmp_path,
