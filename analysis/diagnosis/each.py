@@ -155,10 +155,11 @@ def _lines(source: pd.DataFrame) -> dict[str, str]:
 
 
 def _refuted(one: Verdict) -> str:
-    """Return what the cause could save at most, and what speaks against it; "" if nothing does."""
+    """Return what fixes of the cause save, and what speaks against it; "" if nothing does."""
     if not one.refuted:
         return ""
-    return f"This could save at most {share(one.gain)} of its time. Wrong if: {one.refuted}"
+    least, most = share(one.saves.low or 0.0), share(one.saves.high or 0.0)
+    return f"This could save {least} to {most} of its time. Wrong if: {one.refuted}"
 
 
 def _tied(found: list[Verdict]) -> str:
@@ -205,6 +206,7 @@ def _judged(
             because = (verdicts.why[place] if verdicts else why) or NO_RULE[symbols.is_closed(str(row.kernel))]
             yield common | left | {"reason": f"{NO_CAUSE}: {because}."}
         for one in found:
+            low, high = one.saves.low or 0.0, one.saves.high or 0.0
             yield (
                 common
                 | (left if one.rank == 1 else {})
@@ -212,8 +214,10 @@ def _judged(
                     "rank": one.rank,
                     "defect": one.defect,
                     "sure_frac": one.sure,
-                    "gain_bound_frac": round(one.gain, 4),
-                    "time_to_win_ns": round(one.gain * total) if total == total else pd.NA,
+                    "gain_low_frac": round(low, 4),
+                    "gain_bound_frac": round(high, 4),
+                    "least_to_win_ns": round(low * total) if total == total else pd.NA,
+                    "time_to_win_ns": round(high * total) if total == total else pd.NA,
                     "evidence": "; ".join(f"{name} = {value:.6g}" for name, value in one.cells) or pd.NA,
                     "reason": words(one.defect)["what"],
                     "do": cure(one.defect, str(row.kernel)),
@@ -231,8 +235,10 @@ _COLUMNS = (
     Column("rank", "1 is the cause that explains most of the time; blank if no rule names a cause", "row", "1"),
     Column("defect", CAUSE, "row"),
     Column("sure_frac", SURE + here(" (kernels/specimens/README.md has the score)", ""), "row"),
+    Column("gain_low_frac", "share of the kernel's time that nine in ten fixes win at least", "row"),
     Column("gain_bound_frac", "largest share of the kernel's time that the cure can win", "row"),
-    Column("time_to_win_ns", "the same as time, over all its launches in the program", "row"),
+    Column("least_to_win_ns", "gain_low_frac as time, over all its launches in the program", "row"),
+    Column("time_to_win_ns", "gain_bound_frac as time, over all its launches in the program", "row"),
     Column("reason", "the cause and its cure, what a table says, or why there is no verdict", "row", style="prose"),
     Column("evidence", "numbers behind the reason: of the mean launch, in base units", "row", style="prose"),
     Column("source_line", "hottest line, instruction and stall reason, where captured", "row", shown=False),
@@ -309,4 +315,4 @@ def reasons_of_kernels(facts: Facts) -> pd.DataFrame:
     order = {name: place for place, name in enumerate(dict.fromkeys(row["kernel"] for row in [*said, *judged]))}
     rows = rows.sort_values("kernel", key=lambda names: names.map(order), kind="stable")
     texts = {name: rows[name].where(rows[name].notna(), "") for name in ("do", "doubt")}
-    return rows.assign(**texts).astype({"rank": "Int64", "time_to_win_ns": "Int64"})
+    return rows.assign(**texts).astype({name: "Int64" for name in ("rank", "least_to_win_ns", "time_to_win_ns")})

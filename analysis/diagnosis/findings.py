@@ -22,7 +22,7 @@ from analysis.diagnosis.hot import hot_kernels
 from analysis.diagnosis.measured import Settled, settle
 from analysis.diagnosis.step_tables import answer_steps
 from analysis.formats import symbols
-from analysis.formats.report import Confidence
+from analysis.formats.report import Confidence, Saving
 from analysis.tables.declare import part
 from analysis.tables.host import CUDA
 
@@ -152,7 +152,9 @@ def _cause(row: pd.Series) -> Claim:
         title=f"{row['range']}: {symbols.short(row['kernel'])}: {str(row['defect']).replace('_', ' ')}",
         sentence=f"{row['reason']}{doubt}{rests}",
         do=f"{row['do']} {_look_closer(row['recapture'])}".strip(),
-        bound_ns=int(row["time_to_win_ns"]),
+        saves_ns=Saving(
+            None if pd.isna(row["least_to_win_ns"]) else float(row["least_to_win_ns"]), float(row["time_to_win_ns"])
+        ),
         confidence=Confidence.SURE if row["sure_frac"] >= SURE else Confidence.LIKELY,
         cells=(
             *(cell("diagnosis", label, name, float(row[name])) for name in ("gain_bound_frac", "sure_frac")),

@@ -18,6 +18,8 @@ from analysis.diagnosis.kernel_rules.quantities import full_pipe
 from analysis.diagnosis.kernel_rules.rule import DEFAULT, FULL, Rule
 from analysis.diagnosis.limits import Limits
 from analysis.diagnosis.vocabulary import LAUNCH_LATENCY, NONE_AT_ROOF, words
+from analysis.diagnosis.won import saved
+from analysis.formats.report import Saving
 
 Ints = npt.NDArray[np.int64]
 ROOF, LAUNCH = -1, -2  # verdicts without a rule
@@ -43,8 +45,8 @@ UNSEEN = 0.02  # the likelihood of a cause that a rule finds, though no known ke
 class Verdict:
     """One cause of one kernel.
 
-    `gain` is the largest share of its time that the cure saves; `cells` are its evidence. `weighed`: only all counters
-    together speak for it, and no rule.
+    `gain` is the share of its time that the cure saves if the floors that remain are reached; `cells` are its evidence.
+    `weighed`: only all counters together speak for it, and no rule.
     """
 
     rank: int
@@ -55,6 +57,11 @@ class Verdict:
     cells: tuple[tuple[str, float], ...] = ()
     tier: str = DEFAULT
     weighed: bool = False
+
+    @property
+    def saves(self) -> Saving:
+        """Return which share of its time built fixes of the cause save."""
+        return saved(self.defect, self.gain)
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,13 @@ import pandas as pd
 from msgspec import structs
 
 from analysis.diagnosis import sampled_reasons, step_findings
+from analysis.diagnosis.each import reasons_of_kernels
 from analysis.diagnosis.findings import settled
 from analysis.diagnosis.savers import Saver, StepAnswer, touched
 from analysis.diagnosis.spans import show_findings
 from analysis.diagnosis.step_tables import answer_steps
 from analysis.formats import symbols
-from analysis.formats.report import Bound, Disposition, KernelRow, Program, Tier, kind_of
+from analysis.formats.report import Bound, Disposition, KernelRow, Program, Saving, Tier, kind_of
 from analysis.tables.conditions import user_command
 from analysis.tables.picks import short_names
 
@@ -68,6 +69,11 @@ def list_kernels(facts: Facts) -> list[KernelRow]:
     """Return the kernels with at least LEAST of a steady step, or of the GPU's time without one, most time first."""
     bounds = _known(sampled_reasons.bounds(facts), Tier.SAMPLED) if facts.sampled else {}
     bounds |= _known(_bounds(facts.roofline), Tier.COUNTERS)
+    cures = _cures(facts.once(reasons_of_kernels))
+    bounds = {
+        name: (structs.replace(bound, saves_frac=cures.get(name)) if bound else bound, tier)
+        for name, (bound, tier) in bounds.items()
+    }
     answers = facts.once(answer_steps)
     rows = [row for answer in answers for row in _of_step(answer, bounds)] if answers else _of_capture(facts, bounds)
     short = short_names(facts.kernels)
@@ -77,6 +83,19 @@ def list_kernels(facts: Facts) -> list[KernelRow]:
         for one in rows
     )
     return sorted(named, key=lambda one: (-(one.ns or 0.0), one.step, one.name))
+
+
+def _cures(diagnosis: pd.DataFrame) -> dict[str, Saving]:
+    """Return what fixes of the first cause of each kernel save of its time, of the range with most time to win."""
+    if "rank" not in diagnosis:
+        return {}
+    first = diagnosis[diagnosis["rank"].eq(1) & diagnosis["gain_bound_frac"].gt(0)]
+    first = first.sort_values("time_to_win_ns", ascending=False, kind="stable").drop_duplicates("kernel")
+    ends = first[["gain_low_frac", "gain_bound_frac"]].astype(float).to_numpy()
+    return {
+        str(kernel): Saving(None if np.isnan(low) else float(low), float(high))
+        for kernel, (low, high) in zip(first["kernel"], ends, strict=True)
+    }
 
 
 def _known(bounds: dict[str, Bound], tier: Tier) -> Bounds:

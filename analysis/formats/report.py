@@ -294,6 +294,9 @@ class Bound(Struct, frozen=True):
 
     by: Annotated[str, Meta(title="such as dram, fp32, tensor")]
     frac: Annotated[float | None, Meta(title="share of the roof")] = None
+    saves_frac: Annotated[
+        Saving | None, Meta(title="what fixes of the kernel's first cause save of its own time; null: no known cause")
+    ] = None
 
 
 class KernelRow(Struct, frozen=True):

@@ -80,7 +80,9 @@ def unit_for(column: str, unit: str) -> str:
 # Words for a reader where the column's name, which programs read, is a private one.
 _LABELS = {
     "tier": "evidence", "bare_wall_ns": "wall time, no profiler", "sure_frac": "confidence",
-    "time_to_win_ns": "could save", "gain_bound_frac": "could save at most", "roof_frac": "reaches of its limit",
+    "time_to_win_ns": "could save", "gain_bound_frac": "could save at most",
+    "least_to_win_ns": "could save at least", "gain_low_frac": "could save at least",
+    "roof_frac": "reaches of its limit",
 }  # fmt: skip
 
 

@@ -179,7 +179,7 @@ def test_a_cause_ends_with_the_commands_that_capture_its_launch_and_open_it() ->
         {
             "kernel": "slow", "range": "step/a", "defect": "uncoalesced_loads", "reason": "Its lanes are far apart.",
             "do": "Move them.", "doubt": "Wrong if: it moves them. Move them.", "evidence": "x = 1",
-            "sure_frac": 0.9, "gain_bound_frac": 0.5, "time_to_win_ns": 2_000,
+            "sure_frac": 0.9, "gain_bound_frac": 0.5, "least_to_win_ns": 900, "time_to_win_ns": 2_000,
             "recapture": "ncu --set full --kernel-id '::regex:^slow$:2' ./app",
         }
     )  # fmt: skip

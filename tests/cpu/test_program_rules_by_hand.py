@@ -16,7 +16,7 @@ from analysis.diagnosis.each import reasons_of_kernels, tables_of_kernels
 from analysis.diagnosis.spans import show_findings
 from analysis.diagnosis.step_tables import answer_steps
 from analysis.diagnosis.steps import build_gaps
-from analysis.formats.report import Bound, Confidence, Disposition, KernelRow, Tier
+from analysis.formats.report import Bound, Confidence, Disposition, KernelRow, Saving, Tier
 from analysis.tables.attribution import UNATTRIBUTED
 from analysis.tables.gaps import BUSY_FRAC_LIMIT
 from analysis.tables.host import CUDA, SYSTEM
@@ -292,20 +292,22 @@ def test_ranges_with_most_time_of_their_own() -> None:
 
 
 def verdict(**cells: Any) -> dict[str, Any]:
-    usual = _(kernel="k", range="r", rank=1, defect="no_tile", time_to_win_ns=10, sure_frac=0.8, gain_bound_frac=0.5, evidence=pd.NA,
-              reason="It reads again.", do="Read once.", doubt="", recapture=pd.NA)  # fmt: skip
+    usual = _(kernel="k", range="r", rank=1, defect="no_tile", least_to_win_ns=4, time_to_win_ns=10, sure_frac=0.8, gain_bound_frac=0.5,
+              evidence=pd.NA, reason="It reads again.", do="Read once.", doubt="", recapture=pd.NA)  # fmt: skip
     return usual | cells
 
 
 def test_the_first_cause_of_each_kernel_is_a_finding() -> None:
-    rows = [verdict(), verdict(kernel="l", time_to_win_ns=20, sure_frac=0.5, evidence="waves = 2"), verdict(rank=2), verdict(sure_frac=0.49),
+    rows = [verdict(), verdict(kernel="l", least_to_win_ns=pd.NA, time_to_win_ns=20, sure_frac=0.5, evidence="waves = 2"), verdict(rank=2), verdict(sure_frac=0.49),
             verdict(time_to_win_ns=0), verdict(time_to_win_ns=pd.NA)]  # fmt: skip
-    first, second, last = findings._causes(pd.DataFrame([*rows, verdict(kernel="m", time_to_win_ns=1)]))
-    assert last.bound_ns == 1
-    assert (first.title, first.sentence, first.bound_ns) == (
+    first, second, last = findings._causes(
+        pd.DataFrame([*rows, verdict(kernel="m", least_to_win_ns=0, time_to_win_ns=1)])
+    )
+    assert (last.saves_ns, second.saves_ns) == (Saving(0.0, 1.0), Saving(4.0, 10.0))
+    assert (first.title, first.sentence, first.saves_ns) == (
         "r: l: no tile",
         "It reads again. It rests on waves = 2.",
-        20,
+        Saving(None, 20.0),
     )
     assert (first.confidence, second.confidence, second.sentence) == (
         Confidence.LIKELY,
@@ -661,18 +663,28 @@ def test_kernels_with_most_time_come_first(monkeypatch: pytest.MonkeyPatch) -> N
             for name, step, ns, finding in (("m", "a", None, None), ("k", "b", 5.0, "shown"), ("l", "a", 5.0, "hidden"), ("k", "a", 5.0, None), ("z", "a", 0.5, None))]  # fmt: skip
     seen: dict[str, Any] = {}
     monkeypatch.setattr(ran, "_of_step", lambda answer, bounds: seen.update(bounds) or answer)
-    built = {answer_steps: [rows], findings.settled: findings.Settled([], {"hidden": "why"})}
+    causes = [
+        verdict(gain_low_frac=0.1, time_to_win_ns=1),
+        verdict(gain_low_frac=0.2),
+        verdict(gain_low_frac=0.3, rank=2),
+    ]
+    built = {
+        answer_steps: [rows],
+        findings.settled: findings.Settled([], {"hidden": "why"}),
+        reasons_of_kernels: pd.DataFrame(causes),
+    }
     given = _(roofline=roofline, kernels=pd.DataFrame({"kernel": ["k", "l"]}))
     found = ran.list_kernels(facts_of(None, built, sampled=["some"], **given))
     assert [(one.name, one.step) for one in found] == [("k", "a"), ("l", "a"), ("k", "b"), ("z", "a"), ("m", "a")]
-    assert seen == {"k": (Bound("dram", 0.5), Tier.COUNTERS), "l": (Bound("issue", 0.2), Tier.SAMPLED)}
+    known = Bound("dram", 0.5, Saving(0.2, 0.5))  # of the range with most time to win
+    assert seen == {"k": (known, Tier.COUNTERS), "l": (Bound("issue", 0.2), Tier.SAMPLED)}
     assert [(one.finding, one.disposition) for one in found[1:3]] == [
         (None, Disposition.LEAVE),
         ("shown", Disposition.FUSE),
     ]
     seen.clear()
     ran.list_kernels(facts_of(None, built, sampled=None, **given))
-    assert seen == {"k": (Bound("dram", 0.5), Tier.COUNTERS)}
+    assert seen == {"k": (known, Tier.COUNTERS)}
 
 
 @pytest.mark.parametrize(("time", "named"), [(1.0, True), (0.999, False)])

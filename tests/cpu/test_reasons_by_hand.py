@@ -11,9 +11,10 @@ import pandas as pd
 import pytest
 
 from analysis.capture.model import RANGES_COLUMNS, empty_table
-from analysis.diagnosis import each, hot, sampled_reasons, vocabulary
+from analysis.diagnosis import each, hot, sampled_reasons, vocabulary, won
 from analysis.diagnosis import reasons as r
 from analysis.diagnosis.again import Program, program_of
+from analysis.diagnosis.judge import Verdict
 from analysis.diagnosis.reasons import Kernel, Reason
 from analysis.hardware.devices import find_device
 from analysis.tables.attribution import UNATTRIBUTED
@@ -534,20 +535,10 @@ def test_the_command_for_a_closer_look() -> None:
     assert "--nvtx-include all/ " not in said(p="x" * 1000)
 
 
-def test_what_a_verdict_says_of_a_launch() -> None:
-    verdict = SimpleNamespace(
-        rank=1,
-        defect="no_tile",
-        sure=0.7,
-        gain=0.123456,
-        refuted="",
-        cells=[("waves", 1.23456789)],
-        tier="default",
-        weighed=False,
-    )
-    second = SimpleNamespace(
-        rank=2, defect="no_tile", sure=0.5, gain=0.2, refuted="it is not", cells=[], tier="full", weighed=False
-    )
+def test_what_a_verdict_says_of_a_launch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(won, "fitted", lambda: {"other": won.Won(0.5, 1.0)})
+    verdict = Verdict(rank=1, defect="no_tile", sure=0.7, gain=0.123456, cells=(("waves", 1.23456789),))
+    second = Verdict(rank=2, defect="no_tile", sure=0.5, gain=0.36, refuted="it is not", tier="full")
     judged = SimpleNamespace(
         of=lambda place: [[verdict, second], []][place], why=["", "too few counters"], unsettled=lambda place: ["a", "b"] if place else [],
         evidence=SimpleNamespace(limits=SimpleNamespace(unknown=(), cc="9.0")),
@@ -565,9 +556,10 @@ def test_what_a_verdict_says_of_a_launch() -> None:
         123,
         "waves = 1.23457",
     )
-    assert (first["metrics"], other["metrics"], other["time_to_win_ns"]) == ("default metrics", "full sections", 200)
+    assert (first["metrics"], other["metrics"], other["time_to_win_ns"]) == ("default metrics", "full sections", 360)
+    assert (other["gain_low_frac"], other["least_to_win_ns"]) == (0.2, 200)
     assert "Wrong if: it is not" in other["doubt"]
-    assert "could save at most 20% of its time" in other["doubt"]
+    assert "could save 20% to 36% of its time" in other["doubt"]
     assert "Wrong if" not in first["doubt"]
     assert "unsettled" in first
     assert "unsettled" not in other

@@ -449,6 +449,7 @@ def diagnosed(**more: Any) -> pd.DataFrame:
     base = {
         "kernel": "k",
         "rank": 1,
+        "gain_low_frac": 0.1,
         "gain_bound_frac": 0.4,
         "defect": "uncoalesced_loads",
         "reason": "Why.",

@@ -15,7 +15,6 @@ from analysis.replay import changes
 from analysis.replay.graph import Bools, Graph
 
 LEAST = 0.005  # of the step: what a shorter kernel could save is not worth a look
-LOW = 0.25  # of the bound: of built fixes, few win less than a quarter of it
 
 
 def propose(view: View) -> Iterator[Proposal]:
@@ -31,10 +30,10 @@ def propose(view: View) -> Iterator[Proposal]:
         if view.share(time) < LEAST or any(map(symbols.is_closed, {str(kernel), *view.names[ops]})):
             continue
         row = own.iloc[0]
-        gain = float(own["gain_bound_frac"].astype(float).mean())
+        low, high = (float(own[end].astype(float).fillna(0.0).mean()) for end in ("gain_low_frac", "gain_bound_frac"))
 
-        def faster(base: Graph, share: float, ops: Bools = ops, gain: float = gain) -> Graph:
-            return changes.scale(base, ops, 1 - gain * (LOW + share * (1 - LOW)))
+        def faster(base: Graph, share: float, ops: Bools = ops, low: float = low, high: float = high) -> Graph:
+            return changes.scale(base, ops, 1 - low - share * (high - low))
 
         name, count, kind = symbols.short(str(kernel)), view.of_step(np.count_nonzero(ops)), str(row["defect"])
         yield Proposal(

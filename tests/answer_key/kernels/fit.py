@@ -70,7 +70,8 @@ def _specimens(half: str, tier: str) -> Known:
     truth = pd.DataFrame(
         {"kind": [kinds.get(one.version, "clean") for one in told], "cause": [one.defect for one in told]}
     )
-    return Known(half, tier, rows.reset_index(drop=True), specimens.limits(), truth.assign(also=""))
+    rows = pd.concat([rows.reset_index(drop=True), pd.Series([one.name for one in told], name="range")], axis=1)
+    return Known(half, tier, rows, specimens.limits(), truth.assign(also=""))
 
 
 def _key(name: str, tier: str) -> Known:
