@@ -12,6 +12,7 @@ from analysis.diagnosis.kernel_rules.quantities import (
     SHAPE,
     alone,
     at_barriers,
+    conflicting,
     flops,
     idle,
     one_works,
@@ -147,8 +148,9 @@ RULES = (
         "Shared memory accepts one instruction for every four issue slots of an SM. Warps queue for it, and more than "
         "a quarter of the issue slots is used. So the number of these instructions is the limit. The bound assumes a "
         "tile in registers, but removes no more than the one instruction a cycle that shared memory can accept.",
-        "Bank conflicts are more than half of the wavefronts.",
+        "A third of the passes through shared memory or more are conflicts of banks.",
         ("stall_mio_throttle", "inst_issued", "shared_bytes_per_block"),
+        refutes=lambda e: conflicting(e) > 0.35,
     ),
     Rule(
         "shared_bank_conflicts",
@@ -165,8 +167,8 @@ RULES = (
         "wavefronts",
         "Warps wait for shared memory a quarter of their time, although they issue few instructions. So each "
         "instruction takes many passes.",
-        "shared_ways_load is 1.",
+        "bank_conflicts are few beside the passes through shared memory.",
         ("stall_short_scoreboard", "stall_mio_throttle", "shared_bytes_per_block"),
-        refutes=lambda e: e["shared_ways_load"] <= 1,
+        refutes=lambda e: (conflicting(e) < 0.1) | (e["shared_ways_load"] <= 1),
     ),
 )

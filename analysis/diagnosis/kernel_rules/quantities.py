@@ -17,6 +17,7 @@ BY_HAND = 0.25  # of the roof of tensor cores: known kernels written by hand wit
 RESOURCES = ("registers", "shared_mem", "warps", "blocks")  # what limits the blocks on an SM
 BUSY = 0.6  # of a unit's floor: if the unit is busier, curing a wait wins less than a factor of 1 / 0.6
 HALF = 0.5
+RANDOM = 0.68  # of DRAM's rate: kernels that read single sectors at random, with enough warps, reach 0.67 to 0.68
 READS_AGAIN = 0.45  # of DRAM: below, another cause keeps a kernel that reads bytes twice (a pointer chase: 0.42)
 STREAMS = 2.2  # loads of each byte of DRAM: one broadcast operand for each streamed one gives 2
 CONTENTION = ("not_selected", "math_pipe_throttle", "dispatch_stall", "mio_throttle", "lg_throttle")  # not latency
@@ -90,12 +91,23 @@ def no_load(e: Evidence) -> Bools:
     return np.asarray(e.wait_per_load > 4 * e.limits.dram_latency_cycles) & idle(e, 0.3)
 
 
+def at_random(e: Evidence) -> Bools:
+    """Return whether lanes read single sectors at random: DRAM delivers the other one of most pairs in vain."""
+    pairs = e["dram_read_bytes"] / np.maximum(e["l2_read_bytes"], 1)
+    return np.asarray((e.sectors > LINE) & between(pairs, 1.05, 1.95) & (e.busy["dram"] < RANDOM))
+
+
 def out_of_order(e: Evidence) -> Bools:
     """Return whether loads queue for more than four latencies of DRAM although it is less than 72 % busy.
 
     Rows of DRAM that are read in order fill it, also at a stride. Random sectors fill its banks at two thirds.
     """
     return np.asarray((e.wait_per_load > 4 * e.limits.dram_latency_cycles) & between(e.busy["dram"], HALF, 0.72))
+
+
+def conflicting(e: Evidence) -> Floats:
+    """Return which share of the passes through shared memory are conflicts of banks; NaN if it was not counted."""
+    return np.asarray(e["bank_conflicts"] / (e["shared_wavefront_frac"] * e.cycles * e.limits.sm_count))
 
 
 def full_pipe(e: Evidence) -> Bools:
@@ -141,8 +153,12 @@ def from_l1(e: Evidence) -> Bools:
 
 
 def in_order(e: Evidence) -> Bools:
-    """Return whether DRAM reads about twice what SMs read from L2, or less: DRAM delivers sectors in pairs."""
-    return e["dram_read_bytes"] <= 2.2 * np.maximum(e["l2_read_bytes"], 1)
+    """Return whether DRAM reads what SMs read from L2, or about twice that: it delivers sectors in pairs.
+
+    At a fixed stride, loads use both sectors of each pair, or one. Pieces that begin anywhere use both of most pairs.
+    """
+    pairs = e["dram_read_bytes"] / np.maximum(e["l2_read_bytes"], 1)
+    return np.asarray((pairs <= 1.05) | between(pairs, 1.45, 2.2))
 
 
 def aligned(e: Evidence) -> Floats:
@@ -279,12 +295,12 @@ def more_warps(e: Evidence, *left: str) -> Floats:
     """Return the time if, of all resources, only those in `left` limit the warps on an SM.
 
     By Little's law, twice the warps halve the time in which all of them wait. A wave of blocks takes one latency, also
-    if it is not full.
+    if it is not full. Warps that read at random go on doing so, which fills DRAM at RANDOM of its rate.
     """
     blocks = np.min(np.stack([e[f"occupancy_limit_{one}"] for one in left]), axis=0)
     fit = np.clip(blocks * np.ceil(e.threads / WARP) / e.limits.max_warps, e["occupancy_theoretical_frac"], 1)
     waves = np.ceil(np.round(e["waves"] * e["occupancy_theoretical_frac"] / fit, 2))
-    return e.spread(1 - waves / e["waves"])
+    return e.spread(1 - waves / e["waves"], dram=e.floors["dram"] / np.where(at_random(e), RANDOM, 1))
 
 
 def limits_are(e: Evidence, name: str) -> Bools:
