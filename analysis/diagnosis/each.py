@@ -315,4 +315,4 @@ def reasons_of_kernels(facts: Facts) -> pd.DataFrame:
     order = {name: place for place, name in enumerate(dict.fromkeys(row["kernel"] for row in [*said, *judged]))}
     rows = rows.sort_values("kernel", key=lambda names: names.map(order), kind="stable")
     texts = {name: rows[name].where(rows[name].notna(), "") for name in ("do", "doubt")}
-    return rows.assign(**texts).astype({name: "Int64" for name in ("rank", "least_to_win_ns", "time_to_win_ns")})
+    return rows.assign(**texts).astype(dict.fromkeys(("rank", "least_to_win_ns", "time_to_win_ns"), "Int64"))

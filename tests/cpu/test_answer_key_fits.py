@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from analysis.diagnosis import built
+from analysis.diagnosis import built, won
 from tests.checkout import loaded
 
 pytestmark = pytest.mark.studies
@@ -28,3 +28,14 @@ def test_intervals_are_those_fitted_to_the_committed_savings() -> None:
     hits = [intervals.inside(of, fitted[str(group)])[0] for group, of in table.groupby("group")]
     assert sum(hits) >= 0.8 * len(table)
     assert len(table) >= 140
+
+
+def test_savings_of_kernels_are_those_of_the_fit_and_hold_on_sets_that_it_left_out() -> None:
+    fixes = loaded("tests/answer_key/kernels/won.py")
+    table = fixes.fixes()
+    assert fixes.fitted(table) == won.fitted()
+    rows = fixes.left_out(table)
+    of_key = rows[rows["set"].str.startswith("kernels")]
+    assert of_key["held"].mean() >= 0.97
+    assert of_key["near the time saved"].mean() >= 0.7
+    assert rows["inside"].mean() >= 0.9

@@ -51,6 +51,9 @@ def given(warp_time: float = 100.0, limits: dict[str, Any] | None = None, **cell
     return e
 
 
+PASSES = 5e5 * LIMITS.sm_count  # through shared memory, if that is busy for half of the time
+
+
 class Case(NamedTuple):
     """A rule; a launch it explains; where that ends; where it does not; which counters refute it; what is left, in ns."""
 
@@ -128,10 +131,11 @@ FULL = (
     Case(full_sections.RULES[3], _(shared_atomic_inst=21, inst_issued=1000, at_mio_throttle=0.31),
          (_(shared_atomic_inst=20), _(at_mio_throttle=0.3)), (), (_(shared_atomic_inst=0),), (_(shared_atomic_inst=1),),
          gone("issue", "fp32", "fp64")),
-    Case(full_sections.RULES[4], _(shared_ways_load=5, shared_wavefront_frac=0.31, at_mio_throttle=0.26),
-         (_(shared_ways_load=4.9), _(shared_wavefront_frac=0.3), _(at_mio_throttle=0.25)), (),
-         (_(shared_ways_load=1), _(shared_ways_load=2), _(shared_ways_load=4)), (_(shared_ways_load=3), _(shared_ways_load=5)),
-         ((_(at_short_scoreboard=0.25, at_barrier=0.25), 500_000.0),)),
+    Case(full_sections.RULES[4], _(bank_conflicts=0.36 * PASSES, shared_wavefront_frac=0.5, at_mio_throttle=0.26),
+         (_(bank_conflicts=0.35 * PASSES), _(shared_wavefront_frac=0.3), _(at_mio_throttle=0.25)), (),
+         (_(bank_conflicts=0.09 * PASSES),), (_(bank_conflicts=0.11 * PASSES),),
+         ((_(at_short_scoreboard=0.25, at_barrier=0.25, bank_conflicts=0.9 * PASSES, shared_wavefront_frac=0.5), 500_000.0),
+          (_(at_short_scoreboard=0.75, at_barrier=0.0, bank_conflicts=0.4 * PASSES, shared_wavefront_frac=0.5), 300_000.0))),
     Case(full_sections.RULES[5], _(adu_active_frac=0.31, constant_active_frac=0.09, at_barrier=0.11),
          (_(adu_active_frac=0.3), _(constant_active_frac=0.1), _(at_barrier=0.1)), left=BARRIER),
     Case(full_sections.RULES[6], _(sm_active_frac=0.79, blocks=100, waves=1.0, time=10_001),

@@ -118,7 +118,7 @@ RULES = (
             e.without(e.queue + e.waits("barrier")),
             e.time * np.clip(e["shared_wavefront_frac"] * (1 - conflicting(e)), 0, 1),
         ),
-        0.8,
+        0.65,
         "wavefronts",
         "A third of the passes through shared memory or more are conflicts of banks, and warps queue for it. The bound "
         "keeps all other passes.",

@@ -10,6 +10,7 @@ from analysis.diagnosis.kernel_rules.quantities import (
     BY_HAND,
     HALF,
     LOADS,
+    TF32,
     conversions,
     flops,
     from_shared,
@@ -160,16 +161,20 @@ RULES = (
             & (e.shared > 4 * e.threads)
             & (e["flops_fp32"] > 50 * (e["dram_read_bytes"] + e.written))
         ),
-        lambda e: e.after(fp32=0, issue=0, tensor=e["flops_fp32"] / e.limits.tensor_flop_per_s * 1e9 / BY_HAND),
+        lambda e: e.after(
+            fp32=0,
+            issue=0,
+            tensor=e["flops_fp32"] / e.limits.tensor_flop_per_s * 1e9 / np.where(e.closed, TF32, BY_HAND),
+        ),
         0.75,
         "roof",
         "FP32 units multiply tiles from shared memory, 50 FLOPs or more for each byte of DRAM. The kernel's name has a "
         "16-bit type, or its operands have less than 24 bits if it is a product of square matrices. So they have 16 "
-        "bits, and tensor cores can multiply them.",
-        "The operands have 32 bits, or the kernel is not a matrix product.",
+        "bits, and tensor cores can multiply them. Or it is a library's product, whose caller can allow TF32.",
+        "The results need all bits of FP32, or the kernel is not a matrix product.",
         ("flops_fp32", "dram_read_bytes"),
         ("fp32",),
-        refutes=lambda e: ~((operand_bits(e) < 24) | (e["flops_fp16"] > 0) | e.of_16_bits),
+        refutes=lambda e: ~((operand_bits(e) < 24) | (e["flops_fp16"] > 0) | e.of_16_bits | e.closed),
     ),
     Rule(
         "tensor_starved",

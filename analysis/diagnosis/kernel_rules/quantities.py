@@ -14,6 +14,7 @@ LEAST_REGISTERS = 16  # ncu reports at least so many registers for each thread
 LINE = 4  # sectors of a line of L2
 WIDEST = 16  # sectors of a request with 128 bits for each lane; no access width needs more
 BY_HAND = 0.25  # of the roof of tensor cores: known kernels written by hand with mma.sync reach 0.03 to 0.23
+TF32 = 0.5  # of the rate of 16-bit operands on tensor cores, of all architectures that have both
 RESOURCES = ("registers", "shared_mem", "warps", "blocks")  # what limits the blocks on an SM
 BUSY = 0.6  # of a unit's floor: if the unit is busier, curing a wait wins less than a factor of 1 / 0.6
 HALF = 0.5
