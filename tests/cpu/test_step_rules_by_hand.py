@@ -237,6 +237,10 @@ def test_a_module_that_each_step_loads_takes_its_host_work_along() -> None:
     assert one.change(base, 0.0).c_gap.tolist() == [10, 0, 10]
     run = found(calls.propose, view(base, count=1, name="capture", reason="short"))
     assert run["start_up"].title == "Do not count what happens once"
+    plans = graph(
+        [{}, {"name": "cuModuleLoadData"}, {}], [{}, {"call": 2, "ns": 90.0, "name": "void vector_fft<float2>"}]
+    )
+    assert (one.do, found(calls.propose, view(plans))["compile_in_loop"].do[:18]) == ("", "Keep cuFFT's plans")
 
 
 def busy_host(gap: float = 500_000.0, *, after: str = "", ranges: pd.DataFrame | None = None, **more: Any) -> View:

@@ -12,6 +12,10 @@ from analysis.formats.words import count_of, duration
 from analysis.replay.graph import ALLOCATION, NONE, Bools, Graph
 
 _KEEPS = "Let the pool keep its memory: cudaMemPoolSetAttribute with cudaMemPoolAttrReleaseThreshold."
+_PLANS = (
+    "Keep cuFFT's plans, one for each shape: cupyx.scipy.fft.get_fft_plan, a larger cupy.fft.config.get_plan_cache() or "
+    "torch.backends.cuda.cufft_plan_cache, or cufftPlanMany before the loop."
+)
 LEAST = 3  # calls that allocate or build graphs in a step that does not repeat: fewer are no loop
 
 
@@ -42,6 +46,7 @@ def _again(
     time = view.of_step((graph.c_end - graph.c_start)[called].sum())
     trims = view.trims & np.bool_(kind == "allocation")
     time += view.of_step(graph.c_tail[trims].sum())
+    plans = kind == "compile_in_loop" and "fft" in view.most(view.kernels)
     own = called | (view.compiling if kind == "compile_in_loop" else False)
     if with_host:
         time += view.of_step(graph.c_gap[own].sum())
@@ -58,5 +63,5 @@ def _again(
         kind=kind, about=names[0], title=title,
         sentence=f"{count_of(round(count), 'call')} a step {does}, for {duration(time)}: {', '.join(names[:3])}."
         + (" The waits last on after the GPU is done, as where a pool gives its memory back." if trims.any() else ""),
-        change=change, count=count, time_ns=time, wrong_if=wrong_if, do=_KEEPS if trims.any() else "",
+        change=change, count=count, time_ns=time, wrong_if=wrong_if, do=_KEEPS if trims.any() else _PLANS if plans else "",
     )  # fmt: skip
