@@ -13,8 +13,8 @@ from analysis.replay.graph import ALLOCATION, NONE, Bools, Graph
 
 _KEEPS = "Let the pool keep its memory: cudaMemPoolSetAttribute with cudaMemPoolAttrReleaseThreshold."
 _PLANS = (
-    "Keep cuFFT's plans, one for each shape: cupyx.scipy.fft.get_fft_plan, a larger cupy.fft.config.get_plan_cache() or "
-    "torch.backends.cuda.cufft_plan_cache, or cufftPlanMany before the loop."
+    "Keep cuFFT's plans, one for each shape: cupyx.scipy.fft.get_fft_plan, a larger cupy.fft.config.get_plan_cache() "
+    "or torch.backends.cuda.cufft_plan_cache, or cufftPlanMany before the loop."
 )
 LEAST = 3  # calls that allocate or build graphs in a step that does not repeat: fewer are no loop
 
@@ -63,5 +63,6 @@ def _again(
         kind=kind, about=names[0], title=title,
         sentence=f"{count_of(round(count), 'call')} a step {does}, for {duration(time)}: {', '.join(names[:3])}."
         + (" The waits last on after the GPU is done, as where a pool gives its memory back." if trims.any() else ""),
-        change=change, count=count, time_ns=time, wrong_if=wrong_if, do=_KEEPS if trims.any() else _PLANS if plans else "",
+        change=change, count=count, time_ns=time, wrong_if=wrong_if,
+        do=_KEEPS if trims.any() else _PLANS if plans else "",
     )  # fmt: skip
