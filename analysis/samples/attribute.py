@@ -6,6 +6,7 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+from threadpoolctl import threadpool_limits
 
 from analysis.samples.fit import (
     FAINT,
@@ -34,6 +35,11 @@ _TELL_CLOCK = 256  # groups with most time, which count one by one for the clock
 _SHORT = 2
 _ENOUGH = 300  # samples without longer launches
 _BLOCK, _BLOCKS = 1000, 8  # samples, in so many places of the capture
+
+
+def _one_thread() -> threadpool_limits:
+    """Keep BLAS to one thread: the matrices are small, and threads that wait take longer and move a last digit."""
+    return threadpool_limits(limits=1, user_api="blas")
 
 
 @dataclass(frozen=True)
@@ -71,7 +77,8 @@ class Attributed:
         if unit not in self._designs:
             told = self.values[unit]
             parts = _parts(self.samples, self.launches, told) if float(told.std()) > _TELLING else []
-            offset = (refine_clock(parts, self.clock) if parts else self.clock).offset
+            with _one_thread():
+                offset = (refine_clock(parts, self.clock) if parts else self.clock).offset
             shares = overlap(self.samples, self._pieces.launches, offset)[np.flatnonzero(self.shares > 0)]
             self._designs[unit] = Design(shares, self._pieces)
         return self._designs[unit]
@@ -96,7 +103,9 @@ class Attributed:
             if values is None or not len(rows) or np.isnan(values[rows]).any():
                 self._fits[metric] = None
             else:
-                self._fits[metric] = fit(self._design(metric), values[rows])
+                design = self._design(metric)
+                with _one_thread():
+                    self._fits[metric] = fit(design, values[rows])
         return self._fits[metric]
 
     @cached_property
@@ -166,7 +175,9 @@ def attribute(gpu: int, samples: Samples, values: Mapping[str, Floats], launches
     parts = _parts(samples, launches, values[metric]) if metric else []
     if not parts:
         return Attributed(gpu, samples, values, launches, Clock(0.0, UNKNOWN_CLOCK), False)
-    return Attributed(gpu, samples, values, launches, *find_clock(parts))
+    with _one_thread():
+        clock, jumps = find_clock(parts)
+    return Attributed(gpu, samples, values, launches, clock, jumps)
 
 
 def _parts(samples: Samples, launches: Launches, values: Floats) -> list[Part]:
