@@ -35,6 +35,7 @@ from analysis.page.canvas import compact, to_bytes, to_svg
 from analysis.tables import order
 from analysis.tables.declare import Declaration, Drawn, Picture, Table, arrange, every, find, first, pictures
 from analysis.tables.gaps import measure_steps
+from analysis.tables.operations import operation_rows
 
 CAPTION = ("GPU", "workload", "SM clock", "ncu cache control")  # conditions in the caption of every figure
 # Tables of every launch that rest on no answer about the steps, which needs them late or never.
@@ -74,7 +75,7 @@ def analyse(
     tables = [table for table in tables if facts.is_program or not table.always]
     if only is None:
         names = ASIDE if len(capture.gpu_ops) > FEW else (*ASIDE_IF_FEW, *ASIDE)
-        facts.begin([*(table for table in tables if table.name in names), measure_steps])
+        facts.begin([*(table for table in tables if table.name in names), operation_rows, measure_steps])
     built = {table: facts.once(table) for table in tables}
     listed = {table: rows for table, rows in built.items() if len(rows) or table.always}
     whole = only is None

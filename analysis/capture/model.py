@@ -268,12 +268,14 @@ def as_table(columns: Mapping[str, Any], schema: Mapping[str, str]) -> pd.DataFr
     for name, dtype in schema.items():
         values = columns.get(name)
         if values is None and dtype == "Int64":
-            values = pd.arrays.IntegerArray(np.zeros(length, np.int64), np.ones(length, bool))
+            values = pd.arrays.IntegerArray(np.broadcast_to(np.int64(0), length), np.broadcast_to(np.True_, length))
+        elif isinstance(values, np.ndarray) and (dtype, values.dtype) == ("Int64", np.int64):
+            values = pd.arrays.IntegerArray(values, np.broadcast_to(np.False_, length))
         elif values is None:
             values = pd.array(["" if dtype == "str" else pd.NA] * length, dtype=dtype)
         elif isinstance(values, pd.Series):
             values = values.reset_index(drop=True).astype(dtype)
-        elif not (dtype == "str" and isinstance(values, pd.Categorical)):
+        elif not (dtype == "str" and isinstance(values, pd.Categorical)) and getattr(values, "dtype", None) != dtype:
             values = pd.Series(values).astype(dtype).array  # a frame is made faster of arrays than of series
         built[name] = values
     return pd.DataFrame(built, copy=False)

@@ -362,12 +362,20 @@ def _process(global_id: IntArray) -> IntArray:
 def _masked(column: Column | None, length: int) -> Any:
     """Return an Int64 column for the model, NA if the file has no cell, no column or no value."""
     if column is None:
-        return pd.array([pd.NA] * length, dtype="Int64") if length == 0 else _all_missing(length)
-    return pd.arrays.IntegerArray(column.values, column.missing.copy())
+        return _all_missing(length)
+    return pd.arrays.IntegerArray(column.values, _held(column.missing))
 
 
 def _all_missing(length: int) -> Any:
-    return pd.arrays.IntegerArray(np.zeros(length, dtype=np.int64), np.ones(length, dtype=np.bool_))
+    """Return as many missing values, as views of one: ten million take no memory."""
+    return pd.arrays.IntegerArray(np.broadcast_to(np.int64(0), length), np.broadcast_to(np.True_, length))
+
+
+def _held(missing: BoolArray) -> BoolArray:
+    """Return a mask that nothing else holds: a view of one cell, which nothing can change, where all are the same."""
+    if len(missing) and (missing.all() or not missing.any()):
+        return np.broadcast_to(missing[0], len(missing))
+    return missing.copy()
 
 
 # ------------------------------------------------------------------------------------------------- GPU operations
@@ -561,18 +569,20 @@ def _merged(codes: IntArray, labels: list[str]) -> pd.Categorical:
 def _launched(export: _Export, part: _Part, calls: dict[str, Column]) -> dict[str, Any]:
     """Return the columns of GPU_OPS for one part, with the call that launched each operation."""
     count = len(part.start)
-    found = _call_rows(part.columns, calls)
-    known = found >= 0
-    row = np.where(known, found, 0)
+    row = _call_rows(part.columns, calls)
+    lonely = row < 0
+    if lonely.any():
+        row = np.where(lonely, 0, row)
 
     def of_call(name: str, shift: int = 0) -> Any:
-        if not known.any():
+        if lonely.all():
             return _all_missing(count)
         column = calls[name]
         values = column.values[row]
         if shift:
             values = _process(values) if shift > 0 else values & 0xFFFFFF
-        return pd.arrays.IntegerArray(np.where(known, values, 0), ~known | column.missing[row])
+        values[lonely] = 0
+        return pd.arrays.IntegerArray(values, _held(lonely | column.missing[row]))
 
     has_thread = "globalTid" in calls
     pid = of_call("globalTid", 1) if has_thread else _all_missing(count)
@@ -580,7 +590,8 @@ def _launched(export: _Export, part: _Part, calls: dict[str, Column]) -> dict[st
     if "globalPid" in part.columns:  # known even without the call
         own = part.columns["globalPid"]
         process = export.pid(_process(own.values))
-        pid = pd.arrays.IntegerArray(np.where(own.missing, pid._data, process), own.missing & pid._mask)
+        values = np.where(own.missing, pid._data, process) if own.missing.any() else process
+        pid = pd.arrays.IntegerArray(values, _held(own.missing & pid._mask))
     built = {
         "start_ns": part.start,
         "duration_ns": part.end - part.start,
@@ -614,8 +625,7 @@ def _node_ids(column: Column | None, length: int) -> Any:
     """Return the ids of graph nodes, NA for 0."""
     if column is None:
         return _all_missing(length)
-    values = column.values
-    return pd.arrays.IntegerArray(values, column.missing | (values == 0))
+    return pd.arrays.IntegerArray(column.values, _held(column.missing | (column.values == 0)))
 
 
 def _memory(columns: dict[str, Column], length: int) -> pd.Categorical:

@@ -282,15 +282,32 @@ def _part(column: Any) -> Part:
 
     Raises: ValueError for bytes, and for text that is not UTF-8.
     """
-    lacks = column.null_count > 0
-    missing = column.is_null().to_numpy(zero_copy_only=False) if lacks else np.zeros(len(column), np.bool_)
+    kind = "number" if column.null_count < len(column) else ""
+    missing = _missing(column)
     if pa.types.is_string(column.type):
-        texts = (column.fill_null("") if lacks else column).to_numpy(zero_copy_only=False)
-        return Part(texts, missing, "text" if not missing.all() else "")
+        texts = (column.fill_null("") if column.null_count else column).to_numpy(zero_copy_only=False)
+        return Part(texts, missing, kind and "text")
     if not (pa.types.is_int64(column.type) or pa.types.is_float64(column.type)):
         raise ValueError
-    kind = "number" if column.null_count < len(column) else ""
-    return Part((column.fill_null(0) if lacks else column).to_numpy(), missing, kind)
+    values = (column.fill_null(0) if column.null_count else column).to_numpy()
+    return Part(_narrow(values) if values.dtype == np.int64 else values, missing, kind)
+
+
+def _missing(column: Any) -> npt.NDArray[np.bool_]:
+    """Return which cells of an Arrow array are NULL: a view of one cell where all are, or none is."""
+    if 0 < column.null_count < len(column):
+        return column.is_null().to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+    return np.broadcast_to(np.bool_(column.null_count > 0), len(column))
+
+
+def _narrow(values: npt.NDArray[np.int64]) -> npt.NDArray[np.generic]:
+    """Copy numbers into as few bytes as hold them: the batch that they came in has eight for each."""
+    if not len(values):
+        return values
+    low, high = int(values.min()), int(values.max())
+    if low == high:
+        return np.broadcast_to(np.int64(low), len(values))
+    return values.astype(np.min_scalar_type(min(low, -high - 1)))
 
 
 def _join(parts: list[Part], declared: str) -> Column:
@@ -299,13 +316,26 @@ def _join(parts: list[Part], declared: str) -> Column:
     is_real = any(affinity in declared for affinity in ("REAL", "FLOA", "DOUB")) and "INT" not in declared
     if not any(part.kind for part in parts):
         is_text = "TEXT" in declared
-    dtype = np.dtype(object if is_text else np.float64 if is_real else np.int64)
+    real = is_real or any(part.values.dtype == np.float64 for part in parts)
+    dtype = np.dtype(object if is_text else np.float64 if real else np.int64)
     values = [np.full(len(part.values), "", object) if is_text and not part.kind else part.values for part in parts]
     missing = [part.missing for part in parts]
     parts.clear()
-    if len(values) == 1 and values[0].dtype == dtype:
-        return Column(values[0], missing[0])
-    return Column(np.concatenate([np.empty(0, dtype), *values]), np.concatenate([np.empty(0, np.bool_), *missing]))
+    return Column(_whole(values, dtype), _whole(missing, np.dtype(np.bool_)))
+
+
+def _whole(parts: list[npt.NDArray[Any]], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Return the parts in one piece, and empty `parts`: a view of one cell where all cells are the same."""
+    first = next((part[0] for part in parts if len(part)), None)
+    if first is not None and dtype.kind != "O" and all(part.strides == (0,) and part[0] == first for part in parts):
+        return np.broadcast_to(dtype.type(first), sum(map(len, parts)))
+    whole = np.empty(sum(map(len, parts)), dtype)
+    at = 0
+    for part in parts:
+        whole[at : at + len(part)] = part
+        at += len(part)
+    parts.clear()
+    return whole
 
 
 def _trim() -> None:

@@ -22,7 +22,7 @@ from analysis.formats import writing
 from analysis.formats.errors import UsageError
 from analysis.formats.symbols import split_device
 from analysis.tables.declare import Facts
-from analysis.tables.lanes import call_of_op, calls_of, pauses_of
+from analysis.tables.lanes import call_of_ops, calls_of, pauses_of
 from analysis.tables.sampled import build_sampled_times
 
 if TYPE_CHECKING:
@@ -234,7 +234,8 @@ def _host(facts: Facts) -> Iterator[str]:
 
 def _flows(facts: Facts) -> Iterator[str]:
     """Yield an arrow from each call to each operation that it launched."""
-    ops, calls, call = facts.gpu_ops, facts.once(calls_of), facts.once(call_of_op)
+    ops, calls = facts.gpu_ops, facts.once(calls_of)
+    call = call_of_ops(facts, np.arange(len(ops)))
     rows = np.flatnonzero(call >= 0)
     of = calls.iloc[call[rows]]
     begins = zip(of["pid"].tolist(), of["tid"].tolist(), of["start_ns"].tolist(), strict=True)

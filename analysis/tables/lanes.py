@@ -3,13 +3,13 @@
 Times count from the first GPU operation, as in operations.csv.
 """
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from analysis.capture.model import IntArray
+from analysis.capture.nsys_host import plain_name
 from analysis.formats import intervals
 from analysis.formats.distinct import numbered, repeats
 from analysis.tables.declare import Facts
@@ -54,19 +54,19 @@ def calls_of(facts: Facts) -> pd.DataFrame:
     known = facts.capture.calls
     if known is not None:
         codes, names = pd.factorize(known["name"])
-        plain = np.array([re.sub(r"_v\d+$", "", str(name)) for name in names], dtype=object)
-        return known.assign(name=plain[codes] if len(codes) else known["name"])
+        plain, of_name = np.unique([*(plain_name(str(name)) for name in names), ""], return_inverse=True)
+        return known.assign(name=pd.Categorical.from_codes(of_name[codes], plain.astype(object)))
     names = {"api_start_ns": "start_ns", "api_end_ns": "end_ns", "pid": "pid", "tid": "tid"}
     calls = facts.gpu_ops[list(names)].dropna().astype(np.int64)
     calls = calls[~repeats(calls, "api_start_ns")].rename(columns=names).assign(name="launch")
     return calls.sort_values("start_ns", kind="stable", ignore_index=True)
 
 
-def call_of_op(facts: Facts) -> IntArray:
-    """Return the row of `calls_of` that launched each GPU operation, -1 if unknown."""
-    calls, ops = facts.once(calls_of), facts.gpu_ops
+def call_of_ops(facts: Facts, rows: IntArray) -> IntArray:
+    """Return the row of `calls_of` that launched each of these rows of GPU operations, -1 if unknown."""
+    calls, ops = facts.once(calls_of), facts.gpu_ops[["api_start_ns", *_PLACE]].iloc[rows]
     start, *place = (calls[name].to_numpy(np.int64, na_value=-1) for name in ("start_ns", *_PLACE))
-    wanted, *of = (ops[name].to_numpy(np.int64, na_value=-1) for name in ("api_start_ns", *_PLACE))
+    wanted, *of = (ops[name].to_numpy(np.int64, na_value=-1) for name in ops)
     found = np.full(len(ops), -1, np.int64)
     if calls.empty:
         return found
@@ -205,7 +205,7 @@ def _merged(calls: pd.DataFrame, thread: IntArray, zero: int) -> tuple[pd.DataFr
             "thread": thread[longest],
             "start_ns": begin - zero,
             "extent_ns": until - begin,
-            "name": calls["name"].astype(object).to_numpy(object)[longest],
+            "name": calls["name"].iloc[longest].to_numpy(object),
             "count": count,
         }
     )
@@ -224,7 +224,7 @@ def _of_rows(facts: Facts, row_of_call: IntArray, merged: IntArray) -> IntArray:
     rows = facts.once(operation_rows)
     if rows is None or not len(row_of_call):
         return np.full(0 if rows is None else len(rows), -1, np.int64)
-    call = facts.once(call_of_op)[rows["op"].to_numpy(np.int64)]
+    call = call_of_ops(facts, rows["op"].to_numpy(np.int64))
     found = np.where(call >= 0, row_of_call[np.maximum(call, 0)], -1)
     alone = (found >= 0) & (rows["launches"].to_numpy(np.int64) == 1) & (merged[np.maximum(found, 0)] == 1)
     return np.where(alone, found, -1)
