@@ -256,10 +256,13 @@ def _empty(columns: tuple[tuple[str, str], ...]) -> pd.DataFrame:
     return pd.DataFrame({name: pd.Series([], dtype=dtype) for name, dtype in columns})
 
 
+_ALSO = {"str": ("str", "category"), "Int64": ("Int64", "Int32")}  # types that hold the same values in fewer bytes
+
+
 def as_table(columns: Mapping[str, Any], schema: Mapping[str, str]) -> pd.DataFrame:
     """Return a table with the columns of `schema` in their order and types. A column absent from `columns` is NA.
 
-    Text that comes as categories stays so.
+    Text that comes as categories stays so, and numbers of four bytes stay as short.
     """
     length = len(next(iter(columns.values())))
     if not length:
@@ -275,7 +278,7 @@ def as_table(columns: Mapping[str, Any], schema: Mapping[str, str]) -> pd.DataFr
             values = pd.array(["" if dtype == "str" else pd.NA] * length, dtype=dtype)
         elif isinstance(values, pd.Series):
             values = values.reset_index(drop=True).astype(dtype)
-        elif not (dtype == "str" and isinstance(values, pd.Categorical)) and getattr(values, "dtype", None) != dtype:
+        elif getattr(values, "dtype", None) not in _ALSO.get(dtype, (dtype,)):
             values = pd.Series(values).astype(dtype).array  # a frame is made faster of arrays than of series
         built[name] = values
     return pd.DataFrame(built, copy=False)

@@ -250,12 +250,13 @@ def _host(
         thread = columns.get("globalTid")
         if table == RUNTIME and thread is not None:
             pid, tid = export.pid(_process(thread.values)), thread.values & 0xFFFFFF
+            pid, tid = (_short(pd.arrays.IntegerArray(one, np.broadcast_to(np.False_, len(one)))) for one in (pid, tid))
             called = names, code, start, end, pid, tid
             waits, setups = nsys_host.waits(*called), nsys_host.waits(*called, setting_up=True)
             number = _masked(columns.get("correlationId"), len(start))
             lost = unrecorded(names, code, start, end, [thread.values], number, gpu_ops, export.where)
             export.missing += [lost] if lost else []
-            calls = nsys_host.all_calls(*called, number)
+            calls = nsys_host.all_calls(*called, _short(number))
     return sums, waits, setups, calls
 
 
@@ -369,6 +370,14 @@ def _masked(column: Column | None, length: int) -> Any:
 def _all_missing(length: int) -> Any:
     """Return as many missing values, as views of one: ten million take no memory."""
     return pd.arrays.IntegerArray(np.broadcast_to(np.int64(0), length), np.broadcast_to(np.True_, length))
+
+
+def _short(numbers: Any) -> Any:
+    """Return the numbers in four bytes each, where these hold all: a capture may have ten million of them."""
+    values = numbers._data
+    if values.strides == (0,) or not len(values) or values.min() < -(1 << 31) or values.max() >= 1 << 31:
+        return numbers
+    return pd.arrays.IntegerArray(values.astype(np.int32), numbers._mask)
 
 
 def _held(missing: BoolArray) -> BoolArray:
@@ -599,15 +608,15 @@ def _launched(export: _Export, part: _Part, calls: dict[str, Column]) -> dict[st
         "name": _categories(part.name, part.names),
         "grid": part.grid,
         "block": part.block,
-        "registers": _masked(part.columns.get("registersPerThread"), count),
-        "stream": _masked(part.columns.get("streamId"), count),
+        "registers": _short(_masked(part.columns.get("registersPerThread"), count)),
+        "stream": _short(_masked(part.columns.get("streamId"), count)),
         "bytes": _masked(part.columns.get("bytes"), count),
         "device": _devices(export, part.device),
         "api_start_ns": of_call("start") if calls else _all_missing(count),
         "api_end_ns": of_call("end") if calls else _all_missing(count),
-        "pid": pid,
-        "tid": of_call("globalTid", -1) if has_thread else _all_missing(count),
-        "correlation_id": _masked(part.columns.get("correlationId"), count),
+        "pid": _short(pid),
+        "tid": _short(of_call("globalTid", -1)) if has_thread else _all_missing(count),
+        "correlation_id": _short(_masked(part.columns.get("correlationId"), count)),
         "graph_node_id": _node_ids(part.columns.get("graphNodeId"), count),
         "memory": _memory(part.columns, count),
     }

@@ -25,7 +25,7 @@ def attribute(gpu_ops: pd.DataFrame, ranges: pd.DataFrame) -> pd.Series:
     Shape: `gpu_ops` and `ranges` as in `Capture`; both with a RangeIndex.
     """
     calls = gpu_ops[["pid", "tid", "api_start_ns", "api_end_ns"]]
-    return pd.Series(innermost(calls, ranges), index=gpu_ops.index)
+    return pd.Series(innermost(calls, ranges).astype(np.int32), index=gpu_ops.index)
 
 
 def attribute_recorded(gpu_ops: pd.DataFrame, ranges: pd.DataFrame, graph_nodes: pd.DataFrame) -> pd.Series:
@@ -34,10 +34,10 @@ def attribute_recorded(gpu_ops: pd.DataFrame, ranges: pd.DataFrame, graph_nodes:
     A graph is recorded once, inside the ranges of its layers, and launched as a whole many times.
     Shape: `gpu_ops`, `ranges` and `graph_nodes` as in `Capture`.
     """
-    recorded = pd.Series(-1, index=gpu_ops.index, dtype=np.int64)
     nodes = gpu_ops.loc[gpu_ops["graph_node_id"].notna(), ["pid", "graph_node_id"]]
     if nodes.empty or graph_nodes.empty:
-        return recorded
+        return pd.Series(np.broadcast_to(np.int64(-1), len(gpu_ops)), index=gpu_ops.index, copy=False)
+    recorded = pd.Series(-1, index=gpu_ops.index, dtype=np.int64)
     owner = graph_nodes[["pid", "graph_node_id"]].assign(
         recorded=innermost(graph_nodes.rename(columns={"start_ns": "api_start_ns", "end_ns": "api_end_ns"}), ranges)
     )
@@ -162,7 +162,8 @@ def explain_unattributed(kernels: pd.DataFrame, ranges: pd.DataFrame) -> str:
 def paths_of(owner: pd.Series, ranges: pd.DataFrame) -> pd.Categorical:
     """Return the path of each owner (a row of `ranges`), '' for -1, as categories in the order of their letters."""
     paths, code = np.unique(np.append(ranges["path"].to_numpy(object), ""), return_inverse=True)
-    return pd.Categorical.from_codes(code[owner.to_numpy(np.int64)], paths)  # index -1 gives the last entry
+    code = code.astype(np.min_scalar_type(len(paths)))
+    return pd.Categorical.from_codes(code[owner.to_numpy()], paths)  # index -1 gives the last entry
 
 
 def parent_rows(ranges: pd.DataFrame) -> np.ndarray:
@@ -208,7 +209,7 @@ def fold_paths(paths: pd.Series) -> pd.Series:
 def _in_order(names: Sequence[str], codes: np.ndarray) -> pd.Categorical:
     """Return the names at `codes` as categories in the order of their letters, as texts are sorted."""
     known, code = np.unique(np.array(names, object), return_inverse=True)
-    return pd.Categorical.from_codes(code[codes], known)
+    return pd.Categorical.from_codes(code.astype(np.min_scalar_type(len(known)))[codes], known)
 
 
 def or_outside(paths: pd.Series) -> pd.Series:

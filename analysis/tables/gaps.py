@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.formats.distinct import numbered
+from analysis.formats.intervals import in_order
 from analysis.formats.ranges import is_step
 from analysis.tables import set_up as set_up_steps
 from analysis.tables.attribution import innermost
@@ -220,8 +221,7 @@ def busy_and_gaps(start: np.ndarray, duration: np.ndarray) -> tuple[int, np.ndar
     """
     if not len(start):
         return 0, np.array([], dtype=np.int64)
-    order = np.argsort(start, kind="stable")
-    begin, end = start[order], (start + duration)[order]
+    begin, end = in_order(start, duration)
     reached = np.maximum.accumulate(end)
     idle = np.maximum(begin[1:] - reached[:-1], 0)
     return int(reached[-1] - begin[0] - idle.sum()), idle[idle > 0]

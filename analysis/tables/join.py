@@ -173,7 +173,9 @@ def join(
     group agree.
     """
     blank: Any = "" if len(counters) else pd.Categorical.from_codes(np.zeros(len(launches), np.int8), [""])
-    launches = launches.assign(counters_row=-1, counters_from=blank, refused=blank)
+    none = np.full(len(launches), -1) if len(counters) else np.broadcast_to(np.int64(-1), len(launches))
+    row = pd.Series(none, index=launches.index, copy=False)
+    launches = launches.assign(counters_row=row, counters_from=blank, refused=blank)
     launches["folded"] = fold_paths(launches["path"])
     if planned is None:
         launches["requested"], scope = _requested(launches, counters, include)

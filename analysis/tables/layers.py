@@ -203,10 +203,11 @@ def own_time(ranges: pd.DataFrame, kernels: pd.DataFrame) -> tuple[np.ndarray, n
 
     Shape: two arrays (ranges,); `kernels` with `owner` (row of `ranges`, -1 for none).
     """
-    owned = kernels[kernels["owner"] >= 0]
-    owner = owned["owner"].to_numpy(np.int64)
+    owner, duration = (kernels[name].to_numpy() for name in ("owner", "duration_ns"))
+    if (lost := owner < 0).any():
+        owner, duration = owner[~lost], duration[~lost]
     time = np.zeros(len(ranges), dtype=np.int64)
-    np.add.at(time, owner, owned["duration_ns"].to_numpy(np.int64))
+    np.add.at(time, owner, duration)
     return time, np.bincount(owner, minlength=len(ranges)).astype(np.int64)
 
 
