@@ -296,7 +296,7 @@ def _part(column: Any) -> Part:
 def _missing(column: Any) -> npt.NDArray[np.bool_]:
     """Return which cells of an Arrow array are NULL: a view of one cell where all are, or none is."""
     if 0 < column.null_count < len(column):
-        return column.is_null().to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+        return column.is_null().to_numpy(zero_copy_only=False)
     return np.broadcast_to(np.bool_(column.null_count > 0), len(column))
 
 
