@@ -184,7 +184,8 @@ def _different_pids(timelines: Sequence[Timeline]) -> list[dict[int, int]]:
 def _moved(table: pd.DataFrame, pids: Mapping[int, int], shift: Shift) -> pd.DataFrame:
     """Return the rows on the common clock, with the process ids of the common timeline."""
     times = {name: shift.of(table[name]) for name in _TIMES if name in table}
-    pid = table["pid"].map(lambda one: pids.get(int(one), int(one)), na_action="ignore").astype(table["pid"].dtype)
+    wide = "Int64" if table["pid"].dtype == "Int32" else table["pid"].dtype  # which new numbers need
+    pid = table["pid"].map(lambda one: pids.get(int(one), int(one)), na_action="ignore").astype(wide)
     return table.assign(**times, pid=pid)
 
 

@@ -4,8 +4,10 @@ Times count from the first GPU operation, as in operations.csv.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from analysis.capture.model import IntArray
@@ -17,6 +19,7 @@ from analysis.tables.operations import operation_rows
 
 MOST_THREADS = 6  # the threads with most calls and ranges
 MOST_CALLS, MOST_RANGES = 40_000, 20_000
+AT_ONCE = 1 << 20  # rows whose threads are compared: more of them take no more memory
 MOST_PAUSES = 99  # two digits fit above a mark
 PAUSE_NS, PAUSE_FRAC = 1_000_000, 0.01  # a pause is at least so long, or so much of the timeline, whichever is shorter
 _PLACE = ["pid", "tid"]
@@ -65,7 +68,7 @@ def calls_of(facts: Facts) -> pd.DataFrame:
 def call_of_ops(facts: Facts, rows: IntArray) -> IntArray:
     """Return the row of `calls_of` that launched each of these rows of GPU operations, -1 if unknown."""
     calls, ops = facts.once(calls_of), facts.gpu_ops[["api_start_ns", *_PLACE]].iloc[rows]
-    start, *place = (calls[name].to_numpy(np.int64, na_value=-1) for name in ("start_ns", *_PLACE))
+    start = calls["start_ns"].to_numpy(np.int64)
     wanted, *of = (ops[name].to_numpy(np.int64, na_value=-1) for name in ops)
     found = np.full(len(ops), -1, np.int64)
     if calls.empty:
@@ -74,7 +77,8 @@ def call_of_ops(facts: Facts, rows: IntArray) -> IntArray:
     left = np.flatnonzero(wanted >= 0)
     for more in range(8):  # calls of several threads may begin in the same nanosecond
         at = np.minimum(first[left] + more, len(start) - 1)
-        same = (start[at] == wanted[left]) & (place[0][at] == of[0][left]) & (place[1][at] == of[1][left])
+        pid, tid = (calls[name].iloc[at].to_numpy(np.int64, na_value=-1) for name in _PLACE)
+        same = (start[at] == wanted[left]) & (pid == of[0][left]) & (tid == of[1][left])
         found[left[same]] = at[same]
         left = left[~same]
     return found
@@ -159,8 +163,9 @@ def _names(facts: Facts, places: list[tuple[int, int]]) -> list[str]:
 def _threads_of(tables: list[pd.DataFrame]) -> list[tuple[int, int]]:
     """Return process and thread of rows, those with most rows first; where equal, in the order of the rows."""
     counts: dict[tuple[int, int], int] = {}
-    for rows in tables:
-        known = rows[_PLACE].dropna() if rows[_PLACE].isna().any(axis=None) else rows[_PLACE]
+    for rows, at in ((table, at) for table in tables for at in range(0, len(table), AT_ONCE)):
+        part = rows[_PLACE].iloc[at : at + AT_ONCE]
+        known = part.dropna() if part.isna().any(axis=None) else part
         codes, _ = pd.factorize(numbered(known, _PLACE))
         first = np.flatnonzero(np.diff(np.maximum.accumulate(codes), prepend=-1))  # codes are in order of appearance
         found = zip(*(known[name].to_numpy(np.int64)[first].tolist() for name in _PLACE), strict=True)
@@ -171,10 +176,12 @@ def _threads_of(tables: list[pd.DataFrame]) -> list[tuple[int, int]]:
 
 def _threads(rows: pd.DataFrame, code: dict[tuple[int, int], int]) -> IntArray:
     """Return the number of each row's thread, -1 for one that is not shown."""
-    pid, tid = (rows[name].to_numpy(np.int64, na_value=-1) for name in _PLACE)
     found = np.full(len(rows), -1, np.int64)
-    for (process, thread), number in code.items():
-        found[(pid == process) & (tid == thread)] = number
+    for at in range(0, len(rows), AT_ONCE):
+        part = slice(at, at + AT_ONCE)
+        pid, tid = (rows[name].iloc[part].to_numpy(np.int64, na_value=-1) for name in _PLACE)
+        for (process, thread), number in code.items():
+            found[part][(pid == process) & (tid == thread)] = number
     return found
 
 
@@ -183,21 +190,26 @@ def _merged(calls: pd.DataFrame, thread: IntArray, zero: int) -> tuple[pd.DataFr
 
     Above MOST_CALLS, calls of a thread that begin in the same stretch of time are one row, named after the longest.
     """
-    start, end = (calls[name].to_numpy(np.int64) for name in ("start_ns", "end_ns"))
+    begins, ends = (calls[name].to_numpy(np.int64) for name in ("start_ns", "end_ns"))
     own = np.flatnonzero(thread >= 0)
+    start, end, of = (each if len(own) == len(calls) else each[own] for each in (begins, ends, thread))
     key = np.arange(len(own))
     if len(own) > MOST_CALLS:
-        width = max(int(np.ptp(start[own])) * (int(thread.max()) + 1) // MOST_CALLS, 1)
-        key = (start[own] - start[own].min()) // width * MOST_THREADS + thread[own]
+        width = max(int(np.ptp(start)) * (int(of.max()) + 1) // MOST_CALLS, 1)
+        key = start - start.min()
+        key //= width
+        key *= MOST_THREADS
+        key += of
     counts = np.bincount(key)
-    row = (np.cumsum(counts > 0) - 1)[key]
-    count, length = counts[counts > 0], end[own] - start[own]
+    row = (np.cumsum(counts > 0, dtype=np.int32) - 1)[key]
+    del key
+    count, length = counts[counts > 0], end - start
     first, most = _firsts(row, len(count)), np.full(len(count), -1, np.int64)
     np.maximum.at(most, row, length)
     long = np.flatnonzero(length == most[row])  # of equally long calls, the first one
     longest = own[long[_firsts(row[long], len(count))]]
-    begin, until = start[own[first]], end[longest].copy()
-    np.maximum.at(until, row, end[own])
+    begin, until = start[first], ends[longest].copy()
+    np.maximum.at(until, row, end)
     place = np.full(len(calls), -1, np.int64)
     place[own] = row
     table = pd.DataFrame(
@@ -212,10 +224,10 @@ def _merged(calls: pd.DataFrame, thread: IntArray, zero: int) -> tuple[pd.DataFr
     return table, count, place
 
 
-def _firsts(row: IntArray, rows: int) -> IntArray:
+def _firsts(row: npt.NDArray[np.integer[Any]], rows: int) -> IntArray:
     """Return the first place of each number below `rows`."""
     found = np.empty(rows, np.int64)
-    found[row[::-1]] = np.arange(len(row))[::-1]
+    found[row[::-1]] = np.arange(len(row), dtype=np.int32)[::-1]
     return found
 
 
@@ -227,4 +239,4 @@ def _of_rows(facts: Facts, row_of_call: IntArray, merged: IntArray) -> IntArray:
     call = call_of_ops(facts, rows["op"].to_numpy(np.int64))
     found = np.where(call >= 0, row_of_call[np.maximum(call, 0)], -1)
     alone = (found >= 0) & (rows["launches"].to_numpy(np.int64) == 1) & (merged[np.maximum(found, 0)] == 1)
-    return np.where(alone, found, -1)
+    return np.where(alone, found, -1).astype(np.int64)
