@@ -23,6 +23,7 @@ from analysis.diagnosis.step_likelihood import chance
 from analysis.diagnosis.step_rules.view import Proposal, View
 from analysis.formats import intervals
 from analysis.formats.report import Saving
+from analysis.hardware.devices import Device
 from analysis.replay import savings
 from analysis.replay.decompose import Decomposition, decompose
 from analysis.replay.graph import Bools, Floats, Graph
@@ -119,7 +120,7 @@ def answers(
     capture: Capture, steady: Steady | None = None, counted: pd.DataFrame | None = None,
     plan: pd.DataFrame | None = None, folded: npt.NDArray[np.object_] | None = None,
     unfolded: npt.NDArray[np.object_] | None = None, stragglers: pd.DataFrame | None = None,
-    roofline: pd.DataFrame | None = None, expected: Floats | None = None,
+    roofline: pd.DataFrame | None = None, expected: Floats | None = None, device: Device | None = None,
     known: tuple[savings.Step, Decomposition] | None = None,
 ) -> list[StepAnswer]:  # fmt: skip
     """Return the answer on each steady step of a capture, the one with the most time first; [] without one.
@@ -127,7 +128,7 @@ def answers(
     The tables are those of `View`. `known`: a step that was replayed already, and its parts.
     """
     steady = find(capture) if steady is None else steady
-    tables = counted, plan, folded, unfolded, stragglers, roofline, expected
+    tables = counted, plan, folded, unfolded, stragglers, roofline, expected, device
     views = []
     for phase in steady.phases:
         if known is None or known[0].phase is not phase:

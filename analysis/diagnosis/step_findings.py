@@ -140,7 +140,7 @@ def _claim(answer: StepAnswer, one: Saver, several: bool) -> Claim:
     later = Later(one.later_ns, _id(scope, *one.after.split(":", 1))) if one.later_ns is not None else None
     return Claim(
         kind=proposal.kind, title=proposal.title + (f" in {answer.name}" if named else ""),
-        sentence=proposal.sentence + (_HIDDEN if _is_hidden(answer, one) else ""),
+        sentence=proposal.sentence + _better(one) + (_HIDDEN if _is_hidden(answer, one) else ""),
         do=proposal.do or do(proposal.kind, answer.view.library),
         wrong_if=proposal.wrong_if, scope=scope,
         confidence=_confidence(answer, one), cells=cells, subject=proposal.about, saves_ns=one.saves_ns,
@@ -153,6 +153,12 @@ _HIDDEN = (
     " The profiler's own cost hides how much of this is left without it, perhaps nothing: "
     "a bare time of the step would tell."
 )
+
+
+def _better(one: Saver) -> str:
+    """Return what the high end of a saving takes, where it lies above what the replay of the change says."""
+    above = one.replayed is not None and one.later_ns is None and one.high > (one.replayed.high or 0.0)
+    return f" The high end also takes {one.proposal.better}." if above and one.proposal.better else ""
 
 
 def _is_hidden(answer: StepAnswer, one: Saver) -> bool:

@@ -29,7 +29,7 @@ def answer_steps(facts: Facts) -> list[StepAnswer]:
     folded, unfolded = (paths.to_numpy(object) for paths in (fold_paths(placed["path"]), placed["path"]))
     return answers(
         facts.capture, facts.once(steady_of), facts.once(build_diagnosis), facts.fusion, folded, unfolded,
-        facts.stragglers, facts.roofline, expected_ns(facts), facts.once(first_step),
+        facts.stragglers, facts.roofline, expected_ns(facts), facts.device, facts.once(first_step),
     )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from analysis.diagnosis.step_tables import answer_steps
 from analysis.facts import Facts
 from analysis.formats.bare import BARE_RANGES
 from analysis.formats.report import kinds
+from analysis.hardware.devices import Attributes, derive_device, find_device
 from analysis.page import markdown
 from analysis.page.html import render_html
 from tests.clock import within
@@ -360,6 +361,22 @@ def test_what_takes_no_time_is_no_step(us: int) -> None:
     ops = capture.gpu_ops.assign(start_ns=capture.gpu_ops["start_ns"] if us else 5, api_start_ns=None)
     steps = savers.answers(replace(capture, gpu_ops=ops, calls=None))
     assert bool(steps) == bool(us)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "title", "named"),
+    [("NVIDIA H100 80GB HBM3", "Allow TF32 or 16 bits in", "TF32"), ("Tesla T4", "Allow 16 bits in", "float16"),
+     ("Tesla P100-PCIE-16GB", None, "")],
+)  # fmt: skip
+def test_a_gpu_without_tf32_is_told_of_16_bits_and_one_without_tensor_cores_of_nothing(
+    gpu: str, title: str | None, named: str
+) -> None:
+    capture = Machine([*WARM_UP, *PROGRAMS["precision"] * 14]).capture()
+    device = find_device(gpu) or derive_device(gpu, Attributes(cc="6.0", sm_count=56, clock_hz=1.48e9))
+    found = savers.answers(capture, device=device)[0].savers
+    told = [one.proposal for one in found if one.proposal.kind == "precision"]
+    assert [one.title.startswith(title or "-") for one in told] == [True] * (title is not None)
+    assert all(named == "TF32" or named in one.do for one in told)
 
 
 @pytest.mark.parametrize("kind", ["host_work", "launch_bound", "precision"])

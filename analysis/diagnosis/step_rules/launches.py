@@ -63,6 +63,7 @@ def propose(view: View) -> Iterator[Proposal]:
         wrong_if="the shapes or the order of the launches change from step to step",
         most_ns=max(calls - works, 0.0) if waits else None,
         best_ns=None if waits else _batched_ns(view),
+        better="fewer, larger kernels",
     )
 
 

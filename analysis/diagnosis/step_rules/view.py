@@ -18,6 +18,7 @@ from analysis.diagnosis.vocabulary import library_of
 from analysis.formats import intervals, symbols
 from analysis.formats.collectives import communicates
 from analysis.formats.report import Confidence
+from analysis.hardware.devices import Device
 from analysis.replay.changes import host_work_ns, neighbours
 from analysis.replay.decompose import Decomposition
 from analysis.replay.graph import NONE, Bools, Floats, Graph
@@ -50,7 +51,8 @@ class Proposal:
     `after`: kinds of other changes, separated by |, without which this one cannot be made. `what_if`: arguments of
     what_if.py that replay about the same. `do`: what to do, if it is not what advice.toml says of the kind. `lossy`:
     the results change, so only the user can say whether it may be done. `placed`: the title names a range. `most_ns`:
-    more than that it cannot save, however it is built. `best_ns`: what it saves if it is built better than `change`.
+    more than that it cannot save, however it is built. `best_ns`: what it saves if it is built better than `change`,
+    `better` says how.
     """
 
     kind: str
@@ -72,6 +74,7 @@ class Proposal:
     placed: bool = False
     most_ns: float | None = None
     best_ns: float | None = None
+    better: str = ""
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,7 @@ class View:
     stragglers: pd.DataFrame | None = None
     roofline: pd.DataFrame | None = None
     expected: Floats | None = None
+    device: Device | None = None
 
     @property
     def graph(self) -> Graph:
