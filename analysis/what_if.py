@@ -212,9 +212,11 @@ def _made(capture: Capture, chosen: Step, asked: Sequence[tuple[str, str, str]])
 
 def _print(chosen: Step, found: Any) -> None:
     phase, parts = chosen.phase, decompose(chosen.told_run, chosen.told_ns)
+    own, seen = f"{chosen.told_ns / 1e3:,.1f} µs", f"{chosen.step_ns / 1e3:,.1f} µs as seen under the profiler"
     print(
         f"Step {phase.name.removeprefix('step').strip()}".rstrip()
-        + f": {chosen.step_ns / 1e3:,.1f} µs ({phase.count} steady steps), replayed {chosen.off:+.1%}"
+        + (f": {own} without a profiler, {seen}" if chosen.bare_known else f": {seen}")
+        + f" ({phase.count} steady steps), replayed {chosen.off:+.1%}"
     )
     for part, ns in sorted(parts.busy_parts, key=lambda item: -item[1]):
         print(f"  {part:14} {ns / 1e3:12,.1f} µs  {ns / max(parts.wall_ns, 1):4.0%}")

@@ -20,6 +20,7 @@ from analysis.page.text import clean, shorten
 
 VERDICT = 28  # characters of a verdict of a row
 TIMES = VERDICT + 24  # those of both times, too
+DIGITS = (0.2, 0.02)  # intervals narrower than these get a decimal, and another one; an unknown spread gets none
 ROWS = 12  # of the terminal and of Markdown; the page has all
 _STYLES = {Verdict.FASTER: GOOD, Verdict.SLOWER: BAD, Verdict.SAME: FAINT, Verdict.UNSURE: "yellow"}
 _MARKS = {"pass": "✓", "fail": "✗", "unsure": "?"}
@@ -30,10 +31,13 @@ def judged_line(judged: Judged | None) -> str:
     if judged is None:
         return "too small to judge"
     parts = [str(judged.verdict)]
+    low, high = judged.low, judged.high
+    spread = 1.0 if low is None or high is None or low == high else high - low
+    digits = sum(spread < limit for limit in DIGITS)
     if judged.ratio is not None:
-        parts.append(f"{judged.ratio - 1:+.2%}")
-    if judged.low is not None and judged.high is not None and judged.low != judged.high:
-        parts.append(f"({judged.low - 1:+.2%} to {judged.high - 1:+.2%})")
+        parts.append(f"{judged.ratio - 1:+.{digits}%}")
+    if low is not None and high is not None and low != high:
+        parts.append(f"({low - 1:+.{digits}%} to {high - 1:+.{digits}%})")
     if judged.samples:
         parts.append(f"from {' and '.join(map(str, judged.samples))} runs")
     if judged.why:
