@@ -23,7 +23,7 @@ from tests.bench.big import SHAPES, Shape, write
 
 COUNTED = Path("reports/h200-gpt2-fp32/captures/ncu_raw.csv.xz")
 TWICE = 2.2  # calls for twice as much; a loop in a loop takes 4 times as many
-SMALL, LARGE = 30_000, 42_000  # launches; beyond the windows from which steps and fusions are judged
+SMALL, LARGE = 30_000, 60_000  # launches; beyond the windows from which steps and fusions are judged
 MOST_BYTES = 400  # of Python and NumPy, for each further launch: an object for each event takes a thousand or more
 MOST = 0.2  # calls for each further launch: a loop over launches in Python takes at least one, and most take several
 MOST_REPLAYED = (
