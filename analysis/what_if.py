@@ -212,10 +212,10 @@ def _made(capture: Capture, chosen: Step, asked: Sequence[tuple[str, str, str]])
 
 def _print(chosen: Step, found: Any) -> None:
     phase, parts = chosen.phase, decompose(chosen.told_run, chosen.told_ns)
-    own, seen = f"{chosen.told_ns / 1e3:,.1f} µs", f"{chosen.step_ns / 1e3:,.1f} µs as seen under the profiler"
+    own, seen = f"{chosen.told_ns / 1e3:,.1f} µs", f"{chosen.step_ns / 1e3:,.1f} µs"
     print(
         f"Step {phase.name.removeprefix('step').strip()}".rstrip()
-        + (f": {own} without a profiler, {seen}" if chosen.bare_known else f": {seen}")
+        + f": {f'{own} without a profiler, {seen} under it' if chosen.bare_known else f'{seen} under the profiler'}"
         + f" ({phase.count} steady steps), replayed {chosen.off:+.1%}"
     )
     for part, ns in sorted(parts.busy_parts, key=lambda item: -item[1]):
@@ -226,7 +226,7 @@ def _print(chosen: Step, found: Any) -> None:
     if not chosen.bare_known:
         print("No bare time of this step is known, so the profiler's own cost widens the interval.")
     if found is not None:
-        print(f"Changed: {found.changed_ns / 1e3:,.1f} µs as seen under the profiler")
+        print(f"Changed: {found.changed_ns / 1e3:,.1f} µs under the profiler")
         print(
             f"Saves {found.low:.1%} to {found.high:.1%} of the step "
             f"({found.low_ns / 1e3:,.1f} to {found.high_ns / 1e3:,.1f} µs)"

@@ -103,7 +103,7 @@ def test_a_finding_is_copied_as_markdown(opened: Opened, pages: Pages) -> None:
     page.get_by_label("copy as Markdown: finding 1", exact=True).click()  # 2
     soon(page.locator("#status"), "^Finding copied as Markdown$")
     copied = pasted(page)
-    assert copied.startswith(f"**{title}** (launch bound, saves 1.85 ms to 3.54 ms (46% to 88%) of step gpt2/decode")
+    assert copied.startswith(f"**{title}** (launch bound, saves 1.88 ms to 3.88 ms (47% to 97%) of step gpt2/decode")
     assert "- 4.004 ms: `changes.time_ns` at gpt2/decode launch_bound launches" in copied
     assert "**Check:** `python analysis/" in copied
     assert "NVIDIA H200 · driver 580.159.04" in copied
