@@ -326,6 +326,13 @@ def test_a_tiny_kernel_before_a_read_makes_the_value(fill: float, makes: bool) -
     assert sync._makes(one, bools(1, of=3)).tolist() == [makes, False, False]
 
 
+@pytest.mark.parametrize(("ns", "better"), [(124_000.0, True), (125_000.0, False)])
+def test_only_a_step_whose_kernels_take_less_than_half_may_save_what_larger_kernels_do(ns: float, better: bool) -> None:
+    base = graph([{}] * 4, [{"ns": ns, "fill": 0.1}] * 4)
+    one = found(launches.propose, view(base, wall=1_000_000))["launch_bound"]
+    assert (one.best_ns is not None) is better
+
+
 # Kernels
 
 SGEMM, MUL, ADD = (
