@@ -41,7 +41,7 @@ test-studies: setup-tests  ## run the tests that guard only kernels/ or studies/
 	@env -u PYTHON $(PY) -m pytest -n auto --maxprocesses 8 --dist loadgroup --studies=only tests/cpu $(ARGS)
 
 test-fast: setup-tests  ## run the quick tests of the analysis, while you edit
-	@env -u PYTHON $(PY) -m pytest -n auto --maxprocesses 8 --dist loadgroup --fast tests/cpu $(ARGS)
+	@env -u PYTHON $(PY) -m pytest -n auto --maxprocesses 8 --dist loadgroup --fast --studies=without tests/cpu $(ARGS)
 
 test-page: setup-tests  ## test report.html in Chromium (needs pip install -e '.[browser]')
 	@env -u PYTHON $(PY) -m pytest tests/browser $(ARGS)
