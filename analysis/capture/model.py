@@ -259,6 +259,11 @@ def _empty(columns: tuple[tuple[str, str], ...]) -> pd.DataFrame:
 _ALSO = {"str": ("str", "category"), "Int64": ("Int64", "Int32")}  # types that hold the same values in fewer bytes
 
 
+def all_missing(length: int) -> Any:
+    """Return as many missing numbers, as views of one: ten million take no memory."""
+    return pd.arrays.IntegerArray(np.broadcast_to(np.int64(0), length), np.broadcast_to(np.True_, length))
+
+
 def as_table(columns: Mapping[str, Any], schema: Mapping[str, str]) -> pd.DataFrame:
     """Return a table with the columns of `schema` in their order and types. A column absent from `columns` is NA.
 
@@ -271,7 +276,7 @@ def as_table(columns: Mapping[str, Any], schema: Mapping[str, str]) -> pd.DataFr
     for name, dtype in schema.items():
         values = columns.get(name)
         if values is None and dtype == "Int64":
-            values = pd.arrays.IntegerArray(np.broadcast_to(np.int64(0), length), np.broadcast_to(np.True_, length))
+            values = all_missing(length)
         elif isinstance(values, np.ndarray) and (dtype, values.dtype) == ("Int64", np.int64):
             values = pd.arrays.IntegerArray(values, np.broadcast_to(np.False_, length))
         elif values is None:

@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from analysis.capture import ncu_csv, ncu_details
-from analysis.capture.text import NumberStyle
+from analysis.capture.text import LEFT_OUT, NumberStyle
 from analysis.capture.units import is_unit
 from analysis.formats.errors import InputError
 from analysis.formats.report import Missing, Reason
@@ -76,7 +76,6 @@ _RANGE = re.compile(r" +<\d+,(?P<name>.*)>")
 _LONG_NAME = re.compile(r"(?P<name>\S+) +(?:(?P<unit>\S+) +)?(?P<value>\(!\) \S+|\S+)")
 _LAUNCH_ENDS = re.compile(r", Stream \d+$|CC \d+\.\d+(?:, Invocations \d+)?$|\d\)x\(\d+, *\d+, *\d+\)$")
 _NAME_BEGINS = re.compile(r"(?!(?:Context|Stream|Device|CC) \d)[^\s\d,.)\]>*&x]|x[^(]")
-_LEFT_OUT = re.compile(r"\s*(?:\.{3,}|…)\s*")  # people write dots for rows that they leave out of a paste
 _MOST_WRAPPED = 64  # lines of one launch
 _OF_COMMAND_LINE = "Command line profiler metrics"
 _COLUMNS = ["Metric Name", "Metric Unit"]
@@ -444,7 +443,7 @@ def _table(lines: Sequence[str], at: int, launch: _Launch, section: str, where: 
     if launch.sections[section] > 1:
         raise _damaged(where, at - 1, f"is in a second table of the section {section}")
     for row in range(at, end):
-        if _LEFT_OUT.fullmatch(lines[row]):
+        if LEFT_OUT.fullmatch(lines[row]):
             continue
         cells = _cells(lines[row], spans)
         if cells is None and end == len(lines):

@@ -31,6 +31,7 @@ from analysis.capture.model import (
     START_END_COLUMNS,
     IntArray,
     Timeline,
+    all_missing,
     as_table,
     empty_table,
     nest_ranges,
@@ -363,13 +364,8 @@ def _process(global_id: IntArray) -> IntArray:
 def _masked(column: Column | None, length: int) -> Any:
     """Return an Int64 column for the model, NA if the file has no cell, no column or no value."""
     if column is None:
-        return _all_missing(length)
+        return all_missing(length)
     return pd.arrays.IntegerArray(column.values, _held(column.missing))
-
-
-def _all_missing(length: int) -> Any:
-    """Return as many missing values, as views of one: ten million take no memory."""
-    return pd.arrays.IntegerArray(np.broadcast_to(np.int64(0), length), np.broadcast_to(np.True_, length))
 
 
 def _short(numbers: Any) -> Any:
@@ -585,7 +581,7 @@ def _launched(export: _Export, part: _Part, calls: dict[str, Column]) -> dict[st
 
     def of_call(name: str, shift: int = 0) -> Any:
         if lonely.all():
-            return _all_missing(count)
+            return all_missing(count)
         column = calls[name]
         values = column.values[row]
         if shift:
@@ -594,7 +590,7 @@ def _launched(export: _Export, part: _Part, calls: dict[str, Column]) -> dict[st
         return pd.arrays.IntegerArray(values, _held(lonely | column.missing[row]))
 
     has_thread = "globalTid" in calls
-    pid = of_call("globalTid", 1) if has_thread else _all_missing(count)
+    pid = of_call("globalTid", 1) if has_thread else all_missing(count)
     pid = pd.arrays.IntegerArray(export.pid(pid._data), pid._mask)
     if "globalPid" in part.columns:  # known even without the call
         own = part.columns["globalPid"]
@@ -612,10 +608,10 @@ def _launched(export: _Export, part: _Part, calls: dict[str, Column]) -> dict[st
         "stream": _short(_masked(part.columns.get("streamId"), count)),
         "bytes": _masked(part.columns.get("bytes"), count),
         "device": _devices(export, part.device),
-        "api_start_ns": of_call("start") if calls else _all_missing(count),
-        "api_end_ns": of_call("end") if calls else _all_missing(count),
+        "api_start_ns": of_call("start") if calls else all_missing(count),
+        "api_end_ns": of_call("end") if calls else all_missing(count),
         "pid": _short(pid),
-        "tid": _short(of_call("globalTid", -1)) if has_thread else _all_missing(count),
+        "tid": _short(of_call("globalTid", -1)) if has_thread else all_missing(count),
         "correlation_id": _short(_masked(part.columns.get("correlationId"), count)),
         "graph_node_id": _node_ids(part.columns.get("graphNodeId"), count),
         "memory": _memory(part.columns, count),
@@ -633,7 +629,7 @@ def _categories(codes: IntArray, labels: list[str]) -> pd.Categorical:
 def _node_ids(column: Column | None, length: int) -> Any:
     """Return the ids of graph nodes, NA for 0."""
     if column is None:
-        return _all_missing(length)
+        return all_missing(length)
     return pd.arrays.IntegerArray(column.values, _held(column.missing | (column.values == 0)))
 
 
@@ -983,7 +979,7 @@ def _nvtx(export: _Export) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     elsewhere = ~ended.missing & (ended.values != thread) if ended else np.zeros(count, dtype=np.bool_)
     pushed = np.isin(kind, _PUSH_POP) & chosen & ~elsewhere
     spans = table[chosen & ~pushed]
-    end_tid = _all_missing(len(spans))
+    end_tid = all_missing(len(spans))
     if ended:
         other = elsewhere[chosen & ~pushed]
         end_tid = pd.arrays.IntegerArray((ended.values[chosen & ~pushed] & 0xFFFFFF).astype(np.int64), ~other)

@@ -30,7 +30,7 @@ from pyarrow import csv as arrow_csv
 
 from analysis.capture import nsys_reports
 from analysis.capture.nsys_reports import KINDS, UNKNOWN_SIZE, Header, Report
-from analysis.capture.text import text_start
+from analysis.capture.text import LEFT_OUT, text_start
 from analysis.formats.errors import InputError
 
 Raw = bytes | mmap.mmap
@@ -54,7 +54,6 @@ _TITLE = re.compile(
 _BETWEEN = ("Processing [", "Exporting ", "SKIPPED: ", "Report was success", "Generating ")
 _RULER = re.compile(r" *-+(?:  ?-+){2,} *|\+(?:-+\+){3,}")  # `--format column` and `--format table`
 _WIDE = re.compile(r"\s{2,}")
-_LEFT_OUT = re.compile(r"\s*(?:\.{3,}|…)\s*")  # people write dots for rows that they leave out of a paste
 _NUMBER = re.compile("[-+]?[0-9.][0-9.,eE+' \u00a0\u202f\u2009\u2019-]*")
 # Title of a report -> report whose header its tables have: names from before 2022, and reports that share a header.
 _TITLED = {
@@ -834,7 +833,7 @@ def _read_console(
         text, following = _line_at(raw, at)
         if not text.strip() or text == ruler:
             break
-        if _LEFT_OUT.fullmatch(text):
+        if LEFT_OUT.fullmatch(text):
             at = following
             continue
         cells = _console_cells(text, spans, header)

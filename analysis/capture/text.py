@@ -19,6 +19,7 @@ from analysis.formats.errors import InputError, UsageError
 
 POINT = "."
 COMMA = ","
+LEFT_OUT = re.compile(r"\s*(?:\.{3,}|…)\s*")  # people write dots for rows that they leave out of a paste
 
 _MAPPED_FROM = 1 << 20  # smaller files are read whole
 _MISSING = frozenset(

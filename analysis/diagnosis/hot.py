@@ -120,9 +120,8 @@ def _untimed(tables: Tables, kernels: pd.DataFrame, sm_count: int | None) -> lis
         launched = {str(one): int(count) for one, count in sums.head(MOST_UNTIMED).items()}
     rows = _rows_by_kernel({**tables, "kernels": kernels}, pd.Index(list(launched)))
     seen_kernels = [Kernel(one, count, 0.0, rows[one], sm_count) for one, count in launched.items()]
-    reasoned = [list(islice((a for a in reasons(one) if not a.of_time), MOST_REASONS)) for one in seen_kernels]
-    at = next((place for place, one in enumerate(reasoned) if one), 0)
-    kernel, known = seen_kernels[at], reasoned[at]
+    told = ((one, list(islice((a for a in reasons(one) if not a.of_time), MOST_REASONS))) for one in seen_kernels)
+    kernel, known = next((each for each in told if each[1]), (seen_kernels[0], []))
     name, launches = kernel.name, kernel.launches
     label = symbols.short(name)
     said = [f"{_begin(reason.said)}." for reason in known]

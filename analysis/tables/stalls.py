@@ -73,9 +73,7 @@ def _shares(measured: pd.DataFrame, family: str) -> pd.DataFrame:
     prefix, weight = FAMILIES[family]
     empty = pd.DataFrame(columns=["kernel", "range", "reason", "share_frac", "family", "tier"])
     reasons = [name for name in measured if name.startswith(prefix) and name != f"{prefix}selected"]
-    if all(measured[name].to_numpy().strides == (0,) for name in reasons):  # of launches without counters
-        return empty
-    if measured.empty or not reasons:
+    if measured.empty or all(measured[name].to_numpy().strides == (0,) for name in reasons):  # none was counted
         return empty
     known = np.logical_or.reduce(
         [measured[name].notna() for name in reasons]
