@@ -157,8 +157,10 @@ _HIDDEN = (
 
 def _better(one: Saver) -> str:
     """Return what the high end of a saving takes, where it lies above what the replay of the change says."""
-    above = one.replayed is not None and one.later_ns is None and one.high > (one.replayed.high or 0.0)
-    return f" The high end also takes {one.proposal.better}." if above and one.proposal.better else ""
+    if one.proposal.best_ns is None or one.replayed is None or one.later_ns is not None:
+        return ""
+    above = one.proposal.better and one.high > (one.replayed.high or 0.0)
+    return f" The high end also takes {one.proposal.better}." if above else ""
 
 
 def _is_hidden(answer: StepAnswer, one: Saver) -> bool:
