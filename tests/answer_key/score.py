@@ -41,6 +41,7 @@ SETS = (
     *(f"blind_{half}{number}" for number in ("", "_2", "_3", "_4") for half in ("replay", "screen")),
     "blind_5",
     "blind_6",
+    "blind_7",
     "blind_measured",
     "blind_measured_2",
 )
