@@ -21,6 +21,7 @@ from analysis.diagnosis.vocabulary import CAUSE, SURE, cure, words
 from analysis.formats import symbols
 from analysis.formats.place import here
 from analysis.formats.words import begin, share
+from analysis.hardware.devices import has_tf32
 from analysis.planning.select import exact_filters
 from analysis.tables.declare import Column, table
 from analysis.tables.graphs import of_graphs
@@ -248,10 +249,12 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def _said(tables: Tables, sm_count: int | None, judged: set[tuple[str, str]]) -> Iterator[dict[str, Any]]:
+def _said(tables: Tables, facts: Facts, judged: set[tuple[str, str]]) -> Iterator[dict[str, Any]]:
     """Yield a row for each reason that a table gives, but for causes that a verdict names: `judged` by kernel."""
     counted = set(tables["counters"]["kernel"])
-    for name, reasons in reasons_of_each(tables, sm_count=sm_count, most=MOST_KERNELS):
+    for name, reasons in reasons_of_each(
+        tables, sm_count=facts.sm_count, tf32=has_tf32(facts.device), most=MOST_KERNELS
+    ):
         for reason in reasons:
             if (name, reason.kind) in judged:
                 continue
@@ -301,7 +304,7 @@ def reasons_of_kernels(facts: Facts) -> pd.DataFrame:
     )
     judged += sampled_reasons(facts, {row["kernel"] for row in judged}) if facts.sampled else ()
     causes = {(row["kernel"], row.get("defect", "")) for row in judged}
-    said = list(_said(kernel_tables, facts.sm_count, causes))
+    said = list(_said(kernel_tables, facts, causes))
     timed = {row["kernel"] for row in said if row["tier"] == "timing"}
     if timed and len(measured):
         rows = _longest(measured, timed).itertuples(index=False)

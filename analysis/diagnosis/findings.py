@@ -23,6 +23,7 @@ from analysis.diagnosis.measured import Settled, settle
 from analysis.diagnosis.step_tables import answer_steps
 from analysis.formats import symbols
 from analysis.formats.report import Confidence, Saving
+from analysis.hardware.devices import has_tf32
 from analysis.tables.declare import part
 from analysis.tables.host import CUDA
 
@@ -65,6 +66,7 @@ def _of_sums(facts: Facts) -> list[Claim]:
         tables,
         "torch.profiler" if facts.capture.clock == "torch" else "nsys",
         sm_count=facts.sm_count,
+        tf32=has_tf32(facts.device),
         vendor=facts.capture.vendor,
         most=max(COUNT - len(won), 1),
         skip={str(one.cells[0].row["kernel"]) for one in won},

@@ -39,19 +39,20 @@ def hot_kernels(
     clock: str,
     *,
     sm_count: int | None = None,
+    tf32: bool = True,
     vendor: str = "",
     most: int = MOST,
     skip: Collection[str] = (),
 ) -> list[Claim]:
     """Return findings on the kernels with most time: always on the longest, on others only with a known reason.
 
-    `tables`: tables by name; `clock`: the tool that timed them; `vendor`: of the GPU; `most`: number of findings;
-    `skip`: kernels that have a finding already.
+    `tables`: tables by name; `clock`: the tool that timed them; `tf32`: whether the GPU has it; `vendor`: of the GPU;
+    `most`: number of findings; `skip`: kernels that have a finding already.
     """
     kernels = tables["kernels"]
     column = time_column(kernels)
     if kernels[column].isna().all():
-        return _untimed(tables, kernels, sm_count)
+        return _untimed(tables, kernels, sm_count, tf32)
     timed = kernels.dropna(subset=[column])
     total = float(timed[column].sum())
     sums = timed.groupby("kernel", sort=False)[[column, "launches"]].sum()
@@ -65,7 +66,7 @@ def hot_kernels(
         part = float(row[column]) / total if total else 0.0
         if found and (part < LEAST_SHARE or len(found) == most):
             break
-        kernel = Kernel(str(name), int(row["launches"]), float(row[column]), rows[name], sm_count, library)
+        kernel = Kernel(str(name), int(row["launches"]), float(row[column]), rows[name], sm_count, library, tf32)
         known = list(islice(reasons(kernel), MOST_REASONS))
         if found and not known:
             continue
@@ -80,7 +81,9 @@ def time_column(kernels: pd.DataFrame) -> str:
     return "ncu_time_ns" if kernels["nsys_time_ns"].isna().all() else "nsys_time_ns"
 
 
-def reasons_of_each(tables: Tables, *, sm_count: int | None = None, most: int) -> Iterator[tuple[str, list[Reason]]]:
+def reasons_of_each(
+    tables: Tables, *, sm_count: int | None = None, tf32: bool = True, most: int
+) -> Iterator[tuple[str, list[Reason]]]:
     """Yield the `most` kernels with most time, each with all known reasons. Without a timeline, ncu's times serve."""
     kernels = tables["kernels"]
     if kernels.empty:
@@ -91,7 +94,7 @@ def reasons_of_each(tables: Tables, *, sm_count: int | None = None, most: int) -
     library, totals = library_of(totals.index, totals["time"]), totals.head(most)
     rows = _rows_by_kernel(tables, totals.index)
     for name, row in totals.iterrows():
-        kernel = Kernel(str(name), int(row["launches"]), float(row["time"]), rows[name], sm_count, library)
+        kernel = Kernel(str(name), int(row["launches"]), float(row["time"]), rows[name], sm_count, library, tf32)
         yield kernel.name, [one for one in reasons(kernel) if kernel.time_ns or not one.of_time]
 
 
@@ -106,7 +109,7 @@ def _rows_by_kernel(tables: Tables, names: pd.Index) -> dict[str, dict[str, list
     return found
 
 
-def _untimed(tables: Tables, kernels: pd.DataFrame, sm_count: int | None) -> list[Claim]:
+def _untimed(tables: Tables, kernels: pd.DataFrame, sm_count: int | None, tf32: bool) -> list[Claim]:
     """Return a finding if no file holds times: on the kernel with most launches of those with a known reason, else of
     all, or on the first that ncu describes.
     """
@@ -119,7 +122,7 @@ def _untimed(tables: Tables, kernels: pd.DataFrame, sm_count: int | None) -> lis
         sums = kernels.groupby("kernel", sort=False)["launches"].sum().sort_values(ascending=False, kind="stable")
         launched = {str(one): int(count) for one, count in sums.head(MOST_UNTIMED).items()}
     rows = _rows_by_kernel({**tables, "kernels": kernels}, pd.Index(list(launched)))
-    seen_kernels = [Kernel(one, count, 0.0, rows[one], sm_count) for one, count in launched.items()]
+    seen_kernels = [Kernel(one, count, 0.0, rows[one], sm_count, tf32=tf32) for one, count in launched.items()]
     told = ((one, list(islice((a for a in reasons(one) if not a.of_time), MOST_REASONS))) for one in seen_kernels)
     kernel, known = next((each for each in told if each[1]), (seen_kernels[0], []))
     name, launches = kernel.name, kernel.launches

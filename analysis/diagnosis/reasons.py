@@ -90,6 +90,7 @@ class Kernel:
     rows: Mapping[str, list[Row]]
     sm_count: int | None = None
     library: str = "cuda"  # that launches most of the program's GPU time
+    tf32: bool = True  # whether the GPU has it
 
     @property
     def mean_ns(self) -> float:
@@ -514,7 +515,8 @@ _NAMES: tuple[tuple[str, tuple[str, str, str, str]], ...] = (
     (r"nccl|rccl|AllReduce|AllGather|ReduceScatter", ("exposed_communication",
      "a collective, which waits for other GPUs",
      "by its name it is a collective: its time includes the wait for the slowest rank", "Compare the ranks.")),
-    (r"_simt_sgemm|(ampere|volta|maxwell|turing|hopper)_sgemm|f32f32_f32f32_f32_.*ffma|^sgemm", ("precision",
+    (r"_simt_sgemm|(ampere|volta|maxwell|turing|hopper)_sgemm|f32f32_f32f32_f32_.*ffma|^sgemm_(\d|largek|sm_)",
+     ("precision",
      "FP32 without tensor cores", "by its name it multiplies in FP32 without tensor cores",
      "")),
     (r"gemv|gemmk1_kernel|dot_kernel", ("memory_roof", "a matrix times a vector",
@@ -535,7 +537,8 @@ def _named(kernel: Kernel) -> Reason | None:
     found = next((Reason(*told) for name, told in _NAMES if re.search(name, kernel.name)), None)
     if found is None or found.do:
         return found
-    return replace(found, do=f"{do(found.kind, kernel.library)}.")
+    by = kernel.library if kernel.tf32 or found.kind != "precision" else "no_tf32"
+    return replace(found, do=f"{do(found.kind, by)}.")
 
 
 def _short(kernel: Kernel) -> Reason | None:

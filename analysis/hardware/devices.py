@@ -56,6 +56,11 @@ class Device:
         return each / lanes * self.fp32_flop_per_s if each else None
 
 
+def has_tf32(device: Device | None) -> bool:
+    """Return whether the tensor cores of a GPU multiply TF32: since compute capability 8.0, and if it is unknown."""
+    return device is None or float(device.cc or 8) >= 8
+
+
 @dataclass(frozen=True)
 class Attributes:
     """What a file states about its GPU; None if it does not. Clocks are the highest, in Hz."""

@@ -594,14 +594,25 @@ def test_advice_on_a_librarys_kernel_is_what_its_caller_can_do(kernel: str, kind
     assert vocabulary.cure(kind, kernel) == said
 
 
+@pytest.mark.parametrize(("name", "tf32", "said"), [
+    ("ampere_sgemm_128x64_tn", True, "Use TF32"), ("volta_sgemm_128x64_tn", False, "Multiply 16-bit"),
+    ("sgemm_128x128x8_NT_vec", False, "Multiply 16-bit"), ("sgemm_naive", True, ""),  # its author can edit it
+])  # fmt: skip
+def test_a_product_is_told_of_the_formats_that_its_gpu_has(name: str, tf32: bool, said: str) -> None:
+    told = r._named(Kernel(name, 1, 1e6, {}, tf32=tf32))
+    assert (told.do[: len(said)] if told else "") == said
+    assert told is None or ("TF32" in told.do) == tf32
+
+
 def test_what_a_table_says_is_a_row() -> None:
+    facts: Any = SimpleNamespace(sm_count=None, device=None)
     tables = tables_of(_(kernel="a") | SMALL, _(nsys_time_ns=20_000.0) | SMALL, counters=[{}])
-    rows = list(each._said(tables, None, {("l", "grid_too_small")}))
+    rows = list(each._said(tables, facts, {("l", "grid_too_small")}))
     assert [(row["kernel"], row["tier"]) for row in rows] == [("k", "counters"), ("a", "timing"), ("a", "timing")]
     assert rows[0]["reason"] == "Its grid of 1 block gives work to at most 1 SM."
     assert rows[0]["do"] == "Split the work over more blocks."
     assert rows[0]["evidence"].startswith("kernels.grid")
-    rows = list(each._said(tables, None, {("k", "grid_too_small")}))  # which a verdict says
+    rows = list(each._said(tables, facts, {("k", "grid_too_small")}))  # which a verdict says
     assert [(row["kernel"], row["reason"][:9]) for row in rows] == [("a", "Its grid "), ("a", "Its launc")]
 
 

@@ -11,9 +11,11 @@ import numpy as np
 
 from analysis.diagnosis.step_rules.launches import jitted
 from analysis.diagnosis.step_rules.view import FEW, Proposal, View, of_each
+from analysis.diagnosis.vocabulary import do
 from analysis.formats import symbols
 from analysis.formats.words import count_of, duration
 from analysis.fusion.opmap import ELEMENTWISE, MATRIX, kind_of_kernel
+from analysis.hardware.devices import has_tf32
 from analysis.replay import changes
 from analysis.replay.graph import Bools, Graph
 
@@ -25,8 +27,6 @@ JOB = 0.8  # of the kernels' time: what takes more is what the step is for
 BRIDGES = ("reduce", "cat", "copy")  # compilers fuse these with the kernels around them
 FILL = 0.25  # share of the GPU's threads that a small grid fills at most
 READS = 0.5  # of the step: with fewer, tables and matrices in FP32 are not what the step is for
-TF32_FROM = 8.0  # compute capability
-NO_TF32 = 'Multiply 16-bit operands (torch.autocast("cuda", torch.float16)), if the lower precision is acceptable.'
 TENSOR_CORES = (0.6, 0.15)  # time of an FP32 product with TF32 or 16 bits: small products, large ones
 HALVES = (0.75, 0.45)  # time of a kernel with half as wide values: a part of it computes in both types
 NARROW_READS = (0.9, 0.5)  # the same of one that reads a table: short rows leave sectors half empty
@@ -76,7 +76,7 @@ def propose(view: View) -> Iterator[Proposal]:
 
 def _precision(view: View) -> Iterator[Proposal]:
     products = of_each(view.names, lambda name: kind_of_kernel(name) == MATRIX, bool)  # as fast in FP64 as in FP32
-    old = view.device if view.device is not None and float(view.device.cc or TF32_FROM) < TF32_FROM else None
+    old = None if has_tf32(view.device) else view.device
     for wide, (least, most), title, what, said, needs, enough in (
         (_matching(view, _FP32) & ~_matching(view, _TENSOR), TENSOR_CORES,
          "Allow 16 bits in {}" if old else "Allow TF32 or 16 bits in {}", "product",
@@ -99,7 +99,7 @@ def _precision(view: View) -> Iterator[Proposal]:
             title=title.format(count_of(round(count), what)),
             sentence=f"{said} take {duration(time)} of each step.", change=narrow,
             count=count, time_ns=time, lossy=True, wrong_if=f"the results need the precision of {needs}",
-            do=NO_TF32 if what == "product" and old else "",
+            do=f"{do('precision', 'no_tf32')}." if what == "product" and old else "",
         )  # fmt: skip
 
 
