@@ -78,7 +78,7 @@ def test_the_document_of_each_committed_run_fits_and_leaves_nothing_out(path: Pa
     grouped = [kernel for group in document.groups for kernel in group.kernels]
     assert len(document.kernels) + len(grouped) == len(report.kernels)
     assert len(document.findings) + document.left_out.findings == len(report.findings)
-    assert not document.left_out.findings or path.parent.name == "h100-training"  # four ways of a step: too much
+    assert not document.left_out.findings or path.parent.name == "h200-training"  # four ways of a step: too much
     if report.steps:
         assert all(one.disposition is not None for one in document.kernels)
 

@@ -5,8 +5,10 @@ import json
 import pytest
 import torch
 
+from analysis.formats import packed
 from harness.gpt2 import GPT2Config
 from harness.weights import build_transformers_model, load_weights
+from studies import runs
 from studies.dropin.files import DROPIN
 from studies.dropin.models import MODELS
 
@@ -54,6 +56,24 @@ def test_what_no_longer_fits_is_named(measure):
     assert measure.measure_cell(None, None, "graph", labels, left_out, lambda: True) == []
     assert len(left_out) == len(measure.ATTENTIONS)
     assert left_out["sdpa, gpt2 graph float32 b1 t23"] == "the time given with --seconds was over"
+
+
+@pytest.mark.parametrize("folder", runs.folders("models"), ids=lambda folder: folder.name)
+def test_in_committed_runs_a_prompt_needs_the_memory_of_sdpa_and_a_graph_less_time(folder):
+    document = json.loads(packed.read_bytes(packed.find(folder / DROPIN.name)))
+    rows = {}
+    for one in DROPIN.check(document, folder.name)["settings"]:
+        case = tuple(one[key] for key in ("model", "mode", "batch", "context_tokens"))
+        rows[case, one["attention"]] = one
+    ours = [case for case, attention in rows if attention == "kernel_ledger"]
+    assert {case[0] for case in ours} >= {"gpt2-xl", "llama-3.2-1b", "qwen3-0.6b"}
+    for case in ours:
+        own, sdpa, eager = (rows.get((case, name)) for name in ("kernel_ledger", "sdpa", "eager"))
+        assert own["prompt_peak_bytes"] == sdpa["prompt_peak_bytes"]
+        if case[1] == "graph":
+            assert own["token_time_p50_ns"] < sdpa["token_time_p50_ns"]
+        else:
+            assert own["prompt_peak_bytes"] < eager["prompt_peak_bytes"]
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

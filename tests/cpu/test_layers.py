@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from analysis import report
 from analysis.capture.model import Capture
 from harness.ranges import attach, component, detach
-from studies import show
+from studies import runs, show
 from studies.layers import measure as layers
 from studies.layers import measure_alone, tables
 from studies.layers.measure import GPT2_LEVELS, Level
@@ -280,6 +281,18 @@ def test_a_compound_has_the_kernels_of_its_components() -> None:
     made = tables.build_compounds(facts_of(capture, built={tables.profiles_of: [profile_with([])]}))
     assert made is not None
     assert made["kernels"].tolist() == ["gemm 2.0 µs", "gemm 2.0 µs"]
+
+
+@pytest.mark.parametrize("folder", runs.folders("compounds"), ids=lambda folder: folder.name)
+def test_committed_runs_have_every_call_and_the_kernels_of_five_compounds(folder: Path) -> None:
+    made = pd.read_csv(folder / "tables/layer_compounds.csv")
+    each = made[made["compound"] != "LM head"]
+    assert (each["count"] == 20 * 30 * 12).all()
+    for _, of in made.groupby("profile"):
+        assert of["kernels"].notna().sum() == of.nlargest(5, "share_frac")["kernels"].notna().sum() == 5
+    curve = pd.read_csv(folder / "tables/layer_curve.csv")
+    assert curve.groupby("profile").size().to_dict() == {"cache, float32": 30, "no_cache, float32": 30}
+    assert curve.loc[curve["outliers"] > 0, "cause"].notna().all()
 
 
 def test_passes_that_lie_apart_are_named_with_their_cause() -> None:

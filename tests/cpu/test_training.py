@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import json
 from typing import Any
 
+import pandas as pd
 import pytest
 import torch
 
@@ -14,7 +16,9 @@ from harness.run import parse_config
 from harness.training import TrainingStep
 from harness.weights import build_model, load_weights
 from harness.workloads import find_workload
-from studies.training import measure, memory
+from studies import runs
+from studies.accounting.architecture import block_activations, find
+from studies.training import measure, memory, page
 
 pytestmark = pytest.mark.studies
 
@@ -95,3 +99,15 @@ def test_live_blocks_of_a_snapshot_are_summed_by_layer() -> None:
     assert "74.7%" in memory.text(found)
     with pytest.raises(InputError, match="names no layer"):
         memory.by_layer({"segments": [{"blocks": blocks[:1]}]})
+
+
+def test_savings_that_the_committed_run_promises_hold_what_the_change_won() -> None:
+    """Promised by a finding of one way of the step, won by another way: in times without a profiler."""
+    (run,) = runs.folders("training")
+    wall = pd.read_csv(run / "tables/steps.csv").set_index("step")["bare_wall_ns"]
+    report = json.loads((run / "report.json").read_text(encoding="utf-8"))
+    promised = {one["kind"]: one["saves_ns"] for one in reversed(report["findings"]) if one["saves_ns"]}
+    for kind, before in (("fuse", "train_unfused"), ("precision", "train_float32")):
+        assert promised[kind]["low"] < wall[before] - wall["train_autocast"] < promised[kind]["high"]
+    live = pd.read_csv(run / page.MEMORY).query("way == 'float32' and layer.str.startswith('h.')", engine="python")
+    assert set(live["live_bytes"]) == {block_activations(find("gpt2"), page.SHAPE)}
