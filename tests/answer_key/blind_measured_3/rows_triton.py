@@ -8,8 +8,8 @@ ROWS, C = 256, 1024
 
 
 @triton.jit
-def scale_rows(x, rounds, C: tl.constexpr):
-    at = tl.program_id(0) * C + tl.arange(0, C)
+def scale_rows(x, rounds, width: tl.constexpr):
+    at = tl.program_id(0) * width + tl.arange(0, width)
     v = tl.load(x + at)
     for k in range(rounds):
         v = v * 0.99 + 0.01 * k
