@@ -1,7 +1,5 @@
 """Make the payload of an NVTX range. The hook of automatic ranges loads this file in the program's own Python."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from typing import Any

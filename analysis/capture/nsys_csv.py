@@ -5,8 +5,6 @@ the model. These functions unify names that changed between years: `[CUDA memcpy
 `[CUDA memcpy Host-to-Device]`, and ranges of the default domain lose their colon.
 """
 
-from __future__ import annotations
-
 import mmap
 import re
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Summarise the calls of the host as nsys does, and find the CUDA calls in which it may wait or sets something up."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Any

@@ -4,8 +4,6 @@ nsys prints most facts twice: a range's start, end and duration; a sum, its mean
 find exchanged columns, lost digits, and rows of two processes under one header.
 """
 
-from __future__ import annotations
-
 import mmap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ The columns of its header identify a report; its title and the name of its file 
 order was edited, and its rows may not match it.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from functools import lru_cache

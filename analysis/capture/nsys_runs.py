@@ -1,7 +1,5 @@
 """Cut a log with the output of several runs of nsys, such as a job with a loop prints."""
 
-from __future__ import annotations
-
 import mmap
 import re
 

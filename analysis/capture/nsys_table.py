@@ -12,8 +12,6 @@ Whole numbers become int64 and sizes float64 if every cell is plain. Otherwise a
 the locale is known.
 """
 
-from __future__ import annotations
-
 import mmap
 import os
 import re

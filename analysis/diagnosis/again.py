@@ -5,18 +5,14 @@ launches that pass the NVTX filter and lie in the profiler's window. So the comm
 that the numbers come from. If the range has no NVTX filter, it repeats the filters of that capture too.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from analysis.formats import symbols
 from analysis.tables.conditions import command_of
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
+from analysis.tables.declare import Facts
 
 PROGRAM = "PROGRAM"  # stands for a program that no file names
 LONGEST = 200  # characters of a name

@@ -4,8 +4,6 @@ built.toml has three numbers for causes on the host and three for the others: te
 to measured fixes.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping
 from functools import cache

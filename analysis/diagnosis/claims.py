@@ -1,7 +1,5 @@
 """Hold what a rule says of its subject, before a replay says what its cure saves."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple

@@ -1,20 +1,15 @@
 """Say where a GPU lowered the clock of its SMs while it worked, by samples of the running program."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from operator import itemgetter
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from analysis.diagnosis.claims import Claim, cell
 from analysis.formats.report import Confidence, Saving, Tier, kinds
 from analysis.formats.words import count_of, duration, share
+from analysis.tables.declare import Facts
 from analysis.tables.sampled import CAPTURE, CLOCK, OfGpu, build_sampled_steps
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
 
 KIND = "lowered_clock"
 HALF_BUSY, LEAST_SAMPLES = 0.5, 50  # of a sample's time something ran; samples from which on a clock is judged

@@ -1,7 +1,5 @@
 """Find copies and sets that take much of the GPU operations' time, and say why as far as the file tells."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,10 +1,8 @@
 """Explain the time of each kernel: the causes, the gain of each cure, and the command for a closer look."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,11 +21,8 @@ from analysis.formats.place import here
 from analysis.formats.words import begin, share
 from analysis.hardware.devices import has_tf32
 from analysis.planning.select import exact_filters
-from analysis.tables.declare import Column, table
+from analysis.tables.declare import Column, Facts, table
 from analysis.tables.graphs import of_graphs
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
 
 MOST_KERNELS = 100  # kernels with most time, which also get reasons from the other tables; the rest take little time
 KEY = ["kernel", "range"]

@@ -4,8 +4,6 @@ A *floor* is the time that one unit would need for the kernel's work, at the rat
 else took time. No kernel is shorter than its longest floor. A cause has to explain the time above it.
 """
 
-from __future__ import annotations
-
 import math
 from functools import cached_property, lru_cache
 from typing import Any

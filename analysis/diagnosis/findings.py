@@ -4,10 +4,7 @@ Where the capture has a timeline, the replay of its steps says what each change 
 sums alone or a run without a GPU. There, the sums say which kernels, copies, calls and ranges take most time, and why.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -24,11 +21,8 @@ from analysis.diagnosis.step_tables import answer_steps
 from analysis.formats import symbols
 from analysis.formats.report import Confidence, Saving
 from analysis.hardware.devices import has_tf32
-from analysis.tables.declare import part
+from analysis.tables.declare import Facts, part
 from analysis.tables.host import CUDA
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
 
 LEAST_HOST = 0.01  # of the kernels' time: a shorter call is worth no finding
 EXPLAINED = 0.5  # of a call that waits: with so much work of the GPU known, the call only waits for it

@@ -1,7 +1,5 @@
 """Find calls in which the host waits, and the ranges that take most time in a run without a GPU."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

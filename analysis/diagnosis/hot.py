@@ -1,7 +1,5 @@
 """Find the kernels that take most of the time, each over all ranges, with the reasons that the tables show."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Collection, Iterator

@@ -1,7 +1,5 @@
 """Decide which rules apply to which kernels, and which of them explains most of the time."""
 
-from __future__ import annotations
-
 import pkgutil
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ multiple of the identity. `tests/answer_key/kernels/fit.py` computes the file, a
 out. A quantity that is not known has no weight.
 """
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from pathlib import Path

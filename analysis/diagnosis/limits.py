@@ -1,7 +1,5 @@
 """Return the limits of a GPU: the rates of architectures.toml, what limits.toml measured, and the capture's roofs."""
 
-from __future__ import annotations
-
 import math
 import tomllib
 from collections.abc import Mapping

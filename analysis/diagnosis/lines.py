@@ -1,7 +1,5 @@
 """Point from a finding about a kernel to the kernel's hottest source lines."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pandas as pd

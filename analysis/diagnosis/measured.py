@@ -3,8 +3,6 @@
 The replay is asked the same question. A saving that it predicted is multiplied by measured over replayed slope.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,10 +1,7 @@
 """Say what ran, and what to do with each kernel of a steady step."""
 
-from __future__ import annotations
-
 import re
 import shlex
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -19,10 +16,8 @@ from analysis.diagnosis.step_tables import answer_steps
 from analysis.formats import symbols
 from analysis.formats.report import Bound, Disposition, KernelRow, Program, Saving, Tier, kind_of
 from analysis.tables.conditions import user_command
+from analysis.tables.declare import Facts
 from analysis.tables.picks import short_names
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
 
 VERSIONS = ("cuda", "torch", "triton", "transformers", "python", "nsys", "ncu")
 Bounds = dict[str, tuple[Bound | None, Tier]]  # of each kernel that has one, and what it rests on

@@ -3,8 +3,6 @@
 All sums are those of one rank, of one step, on aligned clocks.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 

@@ -1,11 +1,9 @@
 """Build rank_costs.csv: what programs on several GPUs pay in each step: allocations, pageable and repeated copies."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,11 +12,8 @@ from analysis.capture.model import IntArray
 from analysis.formats import intervals
 from analysis.tables.attribution import fold_paths, or_outside
 from analysis.tables.copies import direction_of
-from analysis.tables.declare import Column, table
+from analysis.tables.declare import Column, Facts, table
 from analysis.tables.links import roof_at
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
 
 ALLOCATION, PAGEABLE, REPEATED = "allocation_in_loop", "pageable_copies", "repeated_copies"
 ALLOCATES = re.compile(r"cu(da)?(Mem)?(Malloc|Alloc|Free|Create|Map|Release|Unmap|Host)")

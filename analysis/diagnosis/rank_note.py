@@ -1,8 +1,6 @@
 """Say which rank alone runs a short kernel for which the others wait, and which rank straggles in a first step."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -16,10 +14,7 @@ from analysis.formats import symbols
 from analysis.formats.collectives import TOGETHER, kind_of
 from analysis.formats.words import begin, duration
 from analysis.replay import changes
-from analysis.tables.declare import part
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
+from analysis.tables.declare import Facts, part
 
 EARLY = 0.25  # of the steps, and the first one anyway
 STRAGGLES_NS, STRAGGLES = 1_000_000.0, 0.5  # at least, and of a step

@@ -1,9 +1,5 @@
 """Build rank_steps.csv: what each rank waits, sends and could hide in each steady step."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pandas as pd
 
@@ -11,11 +7,8 @@ from analysis.capture.model import IntArray
 from analysis.diagnosis.steady_of import steady_of
 from analysis.formats import intervals
 from analysis.replay.steady import Phase
-from analysis.tables.declare import Column, table
+from analysis.tables.declare import Column, Facts, table
 from analysis.tables.ranks import RANK
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
 
 
 @table(

@@ -4,8 +4,6 @@ A reason is a headline, a clause with its numbers, and the cells with these numb
 ranges: several rows of one kernel are weighted by their time, or the longest one counts.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace

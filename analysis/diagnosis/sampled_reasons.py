@@ -4,10 +4,8 @@ Samples tell how busy DRAM, the tensor cores and the schedulers are while a kern
 SMs have work. They tell no stall reasons: what they leave open, counters have to answer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,10 +13,8 @@ import pandas as pd
 from analysis.diagnosis.vocabulary import NONE_AT_ROOF, cure
 from analysis.formats.report import Bound
 from analysis.formats.words import share
+from analysis.tables.declare import Facts
 from analysis.tables.sampled import ALONE, build_sampled_kernels
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
 
 SMALL_GRID = "grid_too_small"
 AT_ROOF = 0.9  # as judge.AT_ROOF: of what DRAM or the tensor cores sustain

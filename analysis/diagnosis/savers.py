@@ -4,8 +4,6 @@ No rule computes a saving. A change that saves less than WORTH of the step is no
 much once another one is made: then it says so.
 """
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 from collections.abc import Iterator, Sequence

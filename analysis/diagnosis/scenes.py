@@ -1,9 +1,7 @@
 """Collect what lies in the stretch of the timeline that shows a finding, or in a step before and after its change."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -17,9 +15,7 @@ from analysis.formats import intervals, symbols
 from analysis.formats.words import duration, share
 from analysis.replay.graph import Bools
 from analysis.replay.simulate import Run
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
+from analysis.tables.declare import Facts
 
 MOST_LEVELS, MOST_THREADS, MOST_STREAMS = 5, 2, 8  # rows of a picture
 MOST_SCENES = 4  # figures: each costs a quarter of a second

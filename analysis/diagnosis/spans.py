@@ -1,11 +1,9 @@
 """Say which stretch of the timeline shows a finding, for Nsight Systems to zoom to."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -17,12 +15,9 @@ from analysis.formats import intervals
 from analysis.formats.distinct import repeats
 from analysis.formats.report import Finding
 from analysis.formats.report import Span as ShownSpan
-from analysis.tables.declare import Column, table
+from analysis.tables.declare import Column, Facts, table
 from analysis.tables.gaps import gpu_label
 from analysis.tables.lanes import pause_named
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
 
 ENDLESS_NS = 1 << 60
 

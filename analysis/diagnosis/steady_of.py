@@ -1,19 +1,14 @@
 """Choose the steady steps of a capture that the report judges."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from analysis.replay.spans import spans
 from analysis.replay.steady import Phase, Steady
+from analysis.tables.declare import Facts
 from analysis.tables.slack import phases
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
 
 SEVERAL = 3  # repeats of a phase within one step of the program: they are parts of the step, such as its layers
 MOST = 0.8  # of the repeats

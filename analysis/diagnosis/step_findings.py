@@ -1,7 +1,5 @@
 """Turn the answer on the steady steps into steps and findings of the report."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace

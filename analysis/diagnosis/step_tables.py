@@ -1,9 +1,5 @@
 """Build steady_steps.csv (what each steady step waits for) and changes.csv (what each change would save)."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pandas as pd
 
 from analysis.diagnosis.each import build_diagnosis
@@ -14,11 +10,8 @@ from analysis.formats.report import Missing, Reason
 from analysis.fusion.plan import place_graphs
 from analysis.tables.attribution import fold_paths
 from analysis.tables.collective_calls import expected_ns
-from analysis.tables.declare import Column, part, table
+from analysis.tables.declare import Column, Facts, part, table
 from analysis.tables.slack import first_step
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
 
 
 def answer_steps(facts: Facts) -> list[StepAnswer]:

@@ -3,10 +3,6 @@
 All of them are one answer: that of the step's replay.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pandas as pd
 
@@ -18,11 +14,8 @@ from analysis.diagnosis.vocabulary import CAUSE, words
 from analysis.formats.place import here
 from analysis.formats.words import duration, share
 from analysis.tables import bare, gaps
-from analysis.tables.declare import Column, table
+from analysis.tables.declare import Column, Facts, table
 from analysis.tables.set_up import SET_UP
-
-if TYPE_CHECKING:
-    from analysis.facts import Facts
 
 LARGEST = 3  # parts of a step that are evidence
 

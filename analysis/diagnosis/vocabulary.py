@@ -1,7 +1,5 @@
 """Name the causes that rules speak of, and give the words of kinds.toml by the names of any version."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Iterable, Mapping

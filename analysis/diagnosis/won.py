@@ -5,8 +5,6 @@ next unit does not run at its roof. won.toml has two parts of the speed-up's log
 tests/answer_key/kernels/won.py fits them to kernels that were timed before and after their fix.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping
 from functools import cache

@@ -4,8 +4,6 @@
 dropped launch, the fused part of merged kernels, large gaps inside a captured graph. 0 and 1 bound the saving.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

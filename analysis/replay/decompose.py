@@ -4,8 +4,6 @@ The walk goes back from the end of the last pass: from an operation to what it w
 before it or to what the call waited for. Its pieces touch each other, so their sum is the time of the pass.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

@@ -10,8 +10,6 @@ A call blocks if the timeline shows that it ended with what it waits for; which 
 kind of call. Threads that take turns (PyTorch's backward thread) are one sequence of host work.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Mapping

@@ -5,8 +5,6 @@ both ends of `share` and with both ends of the profiler's own cost on the host, 
 spans all of these, and the error of a replay on top.
 """
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence

@@ -5,8 +5,6 @@ dependency points back in this order, and changes keep it. Between two blocking 
 other calls cost nothing here.
 """
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_right
 from collections import deque

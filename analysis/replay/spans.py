@@ -1,7 +1,5 @@
 """Take stretches of a capture in which nothing repeats as steps: ranges, else the whole capture."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

@@ -6,8 +6,6 @@ with nearly the best score the one with most occurrences wins, so a layer inside
 end of the step costs it) and so does every second step.
 """
 
-from __future__ import annotations
-
 import re
 import weakref
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Resource accounting: against PyTorch's own count, against the committed counters, and what it answers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The answer key: its declarations, what was measured, its captures and its scores."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

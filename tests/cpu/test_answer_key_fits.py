@@ -1,7 +1,5 @@
 """What is fitted to the answer key is what a fit gives now, and holds on sets that it left out."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

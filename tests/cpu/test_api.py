@@ -1,7 +1,5 @@
 """The Python interface, by the example in analysis/README.md."""
 
-from __future__ import annotations
-
 import html
 import os
 import re

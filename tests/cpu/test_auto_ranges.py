@@ -1,7 +1,5 @@
 """Automatic ranges: what each call of a module is called, what stays as it was, and whose ranges count."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

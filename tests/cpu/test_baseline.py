@@ -1,7 +1,5 @@
 """The transformers baseline: its programs on a CPU with a small model, and what is said of its numbers by rule."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

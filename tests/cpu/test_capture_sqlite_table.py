@@ -1,7 +1,5 @@
 """Rows that the driver gives are the rows that SQLite gives; where the driver fails, SQLite is asked."""
 
-from __future__ import annotations
-
 import random
 import sqlite3
 from collections.abc import Iterator

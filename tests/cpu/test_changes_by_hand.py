@@ -1,7 +1,5 @@
 """Changes of graphs of a few calls and operations of which a reader can tell what goes and what stays; times in ns."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

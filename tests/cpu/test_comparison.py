@@ -1,7 +1,5 @@
 """Two sides: what is aligned, where the time went, what is decided, and what a gate says."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a comparison says of numbers that a reader can check by hand; tests/mutants.py changes one operator at a time."""
 
-from __future__ import annotations
-
 import json
 import math
 import subprocess

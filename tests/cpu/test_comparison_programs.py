@@ -1,7 +1,5 @@
 """Programs around a comparison: rounds in turns, bisection, history, and what a workflow runs."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

@@ -1,7 +1,5 @@
 """Both sides in one unit: the tool that timed them, launches that ncu counted, steps of other lengths, a busy GPU."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Sequence
 from pathlib import Path

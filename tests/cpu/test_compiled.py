@@ -1,7 +1,5 @@
 """Kernels of torch.compile: what Inductor says of each while it writes it, and to which launch of a timeline that belongs."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from types import ModuleType

@@ -1,7 +1,5 @@
 """The recorded dataflow: every operation that moves data, in order, with tensors told apart by the memory they share."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Declarations: what each must say, in which order they are built, and that nothing is declared for nobody."""
 
-from __future__ import annotations
-
 import itertools
 import types
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The engines of studies/decode on the CPU: the step that a GPU records, against the model and against its mutants."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """What stands around the decode kernels: packed weights, the call's fields, the models and GPUs that they refuse."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from typing import Any

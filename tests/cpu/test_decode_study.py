@@ -1,7 +1,5 @@
 """The study of decoding on a CPU with a tiny model: fresh processes, correctness, the window, and its tables."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The example programs: short, without weights or ranges, and compared with what an expert names in each."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

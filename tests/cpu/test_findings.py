@@ -1,7 +1,5 @@
 """Findings: why a kernel takes its time, what the host waits for, and names that stay apart."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pandas as pd

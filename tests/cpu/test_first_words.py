@@ -1,7 +1,5 @@
 """The first words of a report: the program as its user started it, the step, and where a finding saves."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

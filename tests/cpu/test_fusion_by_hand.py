@@ -1,7 +1,5 @@
 """The fusion plan on a few operations whose bytes a reader can add up."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

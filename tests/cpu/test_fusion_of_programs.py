@@ -1,7 +1,5 @@
 """From a program's modules to its fusion plan: dataflow by the hook, launches with the names that a GPU shows."""
 
-from __future__ import annotations
-
 import io
 from types import ModuleType
 from typing import Any

@@ -1,7 +1,5 @@
 """The model against transformers' GPT2LMHeadModel on the same weights, and its own promises."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 

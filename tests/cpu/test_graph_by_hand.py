@@ -1,7 +1,5 @@
 """Captures of a few calls and operations of which a reader can tell each edge of the dependency graph; times in ns."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """CUDA graphs, several streams and several processes: whose time it is, what is busy, and what a report must not advise."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """When a model uses the launch that splits qkv into a KV cache. tests/gpu/test_into_cache.py tests the kernel itself."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Which rules may judge a kernel, which verdict comes first, and the command that captures it again; by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import exp, nan
 from typing import Any

@@ -1,7 +1,5 @@
 """What counters tell of a launch, and what is left of its time, by hand. The GPU is that of the thresholds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import hypot, nan
 from typing import Any

@@ -5,8 +5,6 @@ a millisecond in 100 blocks of 256 threads. A case starts from a launch that the
 to its threshold. Each entry of `ends` moves one figure onto the threshold or over it; `stays` moves it within.
 """
 
-from __future__ import annotations
-
 from math import hypot, nan
 from typing import Any, NamedTuple
 

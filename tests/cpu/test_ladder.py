@@ -1,7 +1,5 @@
 """The kernel ladder: what is declared, what is missing, and from exports of ncu to its tables. No GPU."""
 
-from __future__ import annotations
-
 import io
 import json
 import shutil

@@ -1,7 +1,5 @@
 """The layer profiler: its clock arithmetic on a GPU that is played, and its programs on a CPU with a small model."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable, Iterator

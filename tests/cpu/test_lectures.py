@@ -1,7 +1,5 @@
 """The lecture's studies: what they predict, and what a CPU can measure of them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The listing of a kernel's source: lines and instructions with their sums, in every language, side by side."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """The cell magic of notebooks, on a machine of fakes, and without a GPU."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

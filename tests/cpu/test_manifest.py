@@ -1,7 +1,5 @@
 """The manifest's schema, its clocks, and that it names neither a person nor a machine."""
 
-from __future__ import annotations
-
 import getpass
 import json
 import os

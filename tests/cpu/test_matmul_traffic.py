@@ -1,7 +1,5 @@
 """kernels/matmul/traffic.py: strips counted by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """Delays in a running program: the library under a fake CUDA, the driver, and what their blocks mean."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

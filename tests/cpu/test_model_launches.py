@@ -1,7 +1,5 @@
 """When a model makes the launches that no benchmark times: attention with merged heads, GELU in a product, argmax."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """GPT-2 on several ranks: the same logits as one process, and an end in one sentence whatever goes wrong."""
 
-from __future__ import annotations
-
 import json
 import signal
 import time

@@ -1,7 +1,5 @@
 """What several GPUs are predicted to win, beside what a run measured; the page and the script of the study."""
 
-from __future__ import annotations
-
 import hashlib
 from typing import Any
 

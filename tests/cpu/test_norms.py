@@ -1,7 +1,5 @@
 """Checks of what no single element shows, and mutants of outputs: a right one passes, a wrong one does not."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The pages of a report: hostile names, missing numbers, distrust, and the same text every time."""
 
-from __future__ import annotations
-
 import copy
 import html
 import html.parser

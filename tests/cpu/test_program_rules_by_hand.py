@@ -1,7 +1,5 @@
 """What sums say of a program: copies, calls of the host, ranges, kernels and costs of ranks, by hand."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The least work of automatic ranges: bytes and FLOPs of a step, where they are unknown, and the payload that shows them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path

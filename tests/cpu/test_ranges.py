@@ -1,7 +1,5 @@
 """Names, nesting and cost of ranges."""
 
-from __future__ import annotations
-
 import csv
 import threading
 import time

@@ -1,7 +1,5 @@
 """The answer key of ranks: exports are cut and packed without loss, and scored against what was injected."""
 
-from __future__ import annotations
-
 import sqlite3
 import sys
 from pathlib import Path

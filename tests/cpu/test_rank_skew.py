@@ -1,7 +1,5 @@
 """Skew of ranks: known amounts in programs that are simulated, and injected into captures of real programs."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What each table says of a kernel's time, at its thresholds, by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any

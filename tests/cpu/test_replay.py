@@ -1,7 +1,5 @@
 """Test the replay with programs whose time with and without a change is known: a small machine runs both."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Graphs of a few calls and operations whose replay, changes and parts a reader can add up; times in ns."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The run CLI, the workloads, the rows of ops.csv and the doctor, on a CPU with a small model."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os

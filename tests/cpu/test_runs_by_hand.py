@@ -1,7 +1,5 @@
 """Captures and tables of a few numbers of which a reader can tell the runs, the steps and the rows of a side; in ns."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 A program of the folder `tests/samples` ran with samples at 10 kHz; so did those of `reports/h100-sampled-*`.
 """
 
-from __future__ import annotations
-
 import functools
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Samples of the running program: how each export is read, where known bytes go, and what bad input gets."""
 
-from __future__ import annotations
-
 import sqlite3
 from dataclasses import replace
 from pathlib import Path

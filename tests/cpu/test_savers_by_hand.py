@@ -1,7 +1,5 @@
 """Which changes of a step are worth a finding, and in which order: each change says itself what it saves."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Steps of a few numbers of which a reader can tell the window, the profiler's cost and what a change saves; times in ns."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """The server for language models: its answers, what it refuses, and the protocol over a pipe with the SDK's client."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """Steps that only set a program up: recording a CUDA graph, compiling and loading are no idle steps."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any

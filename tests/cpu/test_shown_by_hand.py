@@ -1,7 +1,5 @@
 """What a finding cites, where the timeline and the source show it, and what is drawn of it; by hand, times in ns."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """Graphs of a few calls and operations of which a reader can tell each time of a replay and each part of a step; in ns."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 from weakref import ref

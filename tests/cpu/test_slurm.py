@@ -1,7 +1,5 @@
 """The scripts for Slurm under a real Slurm of two nodes on this machine, with stand-ins for nsys, ncu and launchers."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The study of the fused softmax: passes, benchmarks on a CPU, and the build for a T4."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Where a finding shows on the timeline: which stretch, said in which words, and what is drawn of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree

@@ -1,7 +1,5 @@
 """Launches of a few symbols in which a reader can tell what repeats, where a step begins and how long it takes; in ns."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

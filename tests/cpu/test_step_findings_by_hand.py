@@ -1,7 +1,5 @@
 """What a report says of a step and its changes, and what its tables hold; a step lasts 1000 ns and comes 10 times."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What the rules on a steady step propose, and what the replay lets stand: small programs, each with one limit."""
 
-from __future__ import annotations
-
 import html
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """What a rule on a step proposes at its thresholds, on a few calls and operations; times in ns, a step lasts 1 ms."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any

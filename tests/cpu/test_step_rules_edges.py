@@ -1,7 +1,5 @@
 """Rules on a step at the edges of their thresholds, and what each of several conditions decides; times in ns."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What grids, times, names and rounds of kernels tell a rule, and what only looks like it."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.cpu.test_step_rules import WARM_UP, WIDE, claims_on, spaced

@@ -1,7 +1,5 @@
 """Steps, their times without a profiler and the periods of programs without ranges, at their edges, by hand."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

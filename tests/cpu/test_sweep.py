@@ -1,7 +1,5 @@
 """The configuration sweep without a GPU: the plan, the ledger, workers that die, the choice, tuned.toml, the figure."""
 
-from __future__ import annotations
-
 import json
 import sys
 import textwrap

@@ -1,7 +1,5 @@
 """What is read out of a file of counters: other forms of a metric, the table of counters, roofs of the datasheet."""
 
-from __future__ import annotations
-
 import tracemalloc
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Several GPUs, copies and unknown launches: hand-built timelines with known answers, and identities for any."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

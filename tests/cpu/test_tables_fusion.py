@@ -1,7 +1,5 @@
 """The fusion plan: hand-built captures with known answers, and what must hold for any program."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The layer profiler's tables: shares that add up, events against nsys, and what a damaged file gets."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pandas as pd

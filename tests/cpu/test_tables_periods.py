@@ -1,7 +1,5 @@
 """Iterations of programs without ranges: periods with known answers, what is none, and the report of such a program."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The tables that the page is drawn from: the tree of the program, when operations ran, how launches differ, the roofs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pandas as pd

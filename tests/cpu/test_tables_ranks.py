@@ -1,7 +1,5 @@
 """Programs of several ranks: hand-built timelines with known answers, and identities for any."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

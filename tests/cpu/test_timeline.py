@@ -1,7 +1,5 @@
 """Lanes of the page's timeline, and the timelines that other viewers read: which call, which kernel, when."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

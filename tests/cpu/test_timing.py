@@ -1,7 +1,5 @@
 """Measurements: quantiles, warm-up, warnings; the GPU's queue is played by a fake."""
 
-from __future__ import annotations
-
 import dataclasses
 import time
 from typing import Any

@@ -1,7 +1,5 @@
 """The training step: its variants learn the same, blocks have ranges in both passes, and snapshots become layers."""
 
-from __future__ import annotations
-
 import functools
 import json
 from typing import Any

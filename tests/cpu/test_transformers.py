@@ -1,7 +1,5 @@
 """Our attention inside transformers, on the CPU: small saved checkpoints give what transformers' own attention gives."""
 
-from __future__ import annotations
-
 import functools
 import re
 import sys

@@ -1,7 +1,5 @@
 """Every committed capture replays unchanged as its timeline is, or says why not; unchanged.csv holds what was found."""
 
-from __future__ import annotations
-
 import csv
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Calls and operations of a few numbers from which a reader can tell which calls wait, and for what; times in ns."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Checkpoints of every container, and one sentence for each that does not serve. No network."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 from pathlib import Path

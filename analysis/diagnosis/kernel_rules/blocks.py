@@ -1,7 +1,5 @@
 """Rules for barriers and shared memory."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from analysis.diagnosis.evidence import WARP

@@ -1,7 +1,5 @@
 """Rules for what only full sections of ncu count."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from analysis.diagnosis.evidence import SECTOR

@@ -1,7 +1,5 @@
 """Rules for instructions and arithmetic units."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from analysis.diagnosis.evidence import WARP

@@ -1,7 +1,5 @@
 """Rules for grid, waves and occupancy."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from analysis.diagnosis.evidence import WARP

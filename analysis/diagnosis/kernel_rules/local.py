@@ -1,7 +1,5 @@
 """Rules for local memory and atomics."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from analysis.diagnosis.kernel_rules.quantities import HALF, capped, idle, local, without_array, without_spills

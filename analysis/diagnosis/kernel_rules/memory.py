@@ -1,7 +1,5 @@
 """Rules for global memory."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from analysis.diagnosis.kernel_rules.quantities import (

@@ -1,7 +1,5 @@
 """Compute what several rules for kernels look at, from the counters of each kernel."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from analysis.diagnosis.evidence import SECTOR, WARP, Bools, Evidence, Floats

@@ -5,8 +5,6 @@ cure can win (evidence.Evidence.after). If two rules name one cause and one of t
 where the better one lacks columns. `because` derives the thresholds from the limits of the hardware.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """allocation, compile_in_loop, graph_each_step: calls that belong before the loop."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

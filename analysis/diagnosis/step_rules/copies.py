@@ -1,7 +1,5 @@
 """pageable_copy, small_copies, repeated_copy, copies_not_overlapped, copy_bound: copies between host and GPU."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The causes that counters tell of single kernels, as changes of the step."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """host_work, data_loader, storage: the host does other work between launches, and the GPU runs out of work."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """What names, grids and order of kernels tell: fuse, precision, layout, copies, casts, small_grid, serial_streams."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """launch_bound: launching takes longer than the kernels."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

@@ -3,8 +3,6 @@
 A kernel waits while its pages come, and so does the host: what it does while pages move to it is no work of its own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

@@ -5,8 +5,6 @@ block, for about as long, most likely give each thread the same elements. Varian
 `blur_y`, `update_e` and `update_h`, `filter<0>` and `filter<1>`) go along other axes, or need what other blocks wrote.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

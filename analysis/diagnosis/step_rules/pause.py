@@ -3,8 +3,6 @@
 What the host spends in calls that allocate or load modules is no pause: these calls are a cause of their own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """fuse: chains of the fusion plan, such as the parts of a norm, that are no mere row of element by element kernels."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

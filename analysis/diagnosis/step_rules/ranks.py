@@ -1,7 +1,5 @@
 """slow_rank, exposed_communication: what ranks wait for."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """slow_link: collectives that take much longer than the link between the GPUs needs for their bytes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """sync: the host waits for the GPU within the step, and the GPU then waits for the host."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

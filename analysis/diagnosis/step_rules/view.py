@@ -1,7 +1,5 @@
 """What a rule on a steady step sees, and what it proposes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
