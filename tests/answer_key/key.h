@@ -42,6 +42,19 @@ double run(Program& program, int& done, int count) {
   return (now() - started) / count;
 }
 
+// Both forms have to give the same `std::vector<float> result()`, where a program has one.
+template <class Program>
+auto compare(Program& a, Program& b, int) -> decltype(a.result(), void()) {
+  std::vector<float> x = a.result(), y = b.result();
+  double apart = 0, size = 0;
+  for (size_t i = 0; i < x.size(); i++) apart += (x[i] - y[i]) * (x[i] - y[i]), size += x[i] * x[i];
+  if (apart <= 1e-6 * size) return;
+  fprintf(stderr, "the forms differ: %g of %g\n", apart, size);
+  exit(1);
+}
+template <class Program>
+void compare(Program&, Program&, long) {}
+
 template <class Program>
 int key_main(int argc, char** argv) {
   const char* lock = getenv("KEY_LOCK");
@@ -59,6 +72,7 @@ int key_main(int argc, char** argv) {
   Program a('a'), b('b');
   int done_a = 0, done_b = 0, fixed = argc > 3 ? atoi(argv[3]) : 1, warm = std::max(4, fixed);
   for (int i = 0; i < 2; i++) run(a, done_a, warm), run(b, done_b, warm);
+  compare(a, b, 0);
   double step = std::max(run(a, done_a, warm), run(b, done_b, warm));
   int count = fixed > 1 ? fixed : std::max(2, std::min(1000, (int)(0.08 / step)));
   std::vector<double> times_a, times_b;

@@ -4,7 +4,7 @@
     python tests/answer_key/run.py SET/NAME.py time --out FILE [--block STEPS]
 
 A program has build(form) -> step(i). Form a has the defect, form b its fix. `time` alternates blocks of steps of both
-forms in one process and synchronises only at the ends of a block.
+forms in one process and synchronises only at the ends of a block. Results of a program with SAME may differ by that part.
 """
 
 from __future__ import annotations
@@ -63,7 +63,27 @@ def half_width(a: list[float], b: list[float]) -> float:
     return 1.57 * (quarters[2] - quarters[0]) / len(savings) ** 0.5
 
 
-def timed(build: Any, block: int, forms: str) -> dict[str, Any]:
+def numbers(result: Any) -> Any:
+    """Return a part of a result of any framework as an array of NumPy."""
+    import numpy as np
+
+    if hasattr(result, "detach"):
+        found = result.detach().float().cpu().numpy().ravel()
+    else:
+        found = np.asarray(result.get() if hasattr(result, "get") else result).ravel()
+    return found[:: found.size // 100_000 | 1].astype("D")
+
+
+def compare(results: dict[str, Any], most: float) -> None:
+    """Fail if the results of both forms differ by more than this part of their norm."""
+    import numpy as np
+
+    a, b = results.values()
+    apart = np.linalg.norm(a - b) / np.linalg.norm(a)
+    assert apart <= most, f"the forms differ by {apart:.3g}"
+
+
+def timed(build: Any, block: int, forms: str, same: float | None = None) -> dict[str, Any]:
     """Return the seconds of a step in each block of each form."""
     steps, done, found = {form: build(form) for form in forms}, dict.fromkeys(forms, 0), {form: [] for form in forms}
 
@@ -78,6 +98,9 @@ def timed(build: Any, block: int, forms: str) -> dict[str, Any]:
     for form in forms:
         run(form, max(4, block))
         run(form, max(4, block))
+    if same:  # after as many steps of both
+        compare({form: numbers(steps[form](done[form])) for form in forms}, same)
+        done.update({form: count + 1 for form, count in done.items()})
     step = max(agreed(run(form, max(4, block)) / max(4, block)) for form in forms)
     count = block if block > 1 else max(2, min(300, round(BLOCK_S / step)))
     started = time.perf_counter()
@@ -141,7 +164,7 @@ def main() -> int:
     program = load(options.program)
     held = locked(os.environ.get("KEY_LOCK") if "RANK" not in os.environ else None)
     if options.mode == "time":
-        found = timed(program.build, options.block, options.forms)
+        found = timed(program.build, options.block, options.forms, getattr(program, "SAME", None))
         if os.environ.get("RANK", "0") == "0":
             options.out.write_text(json.dumps(found))
     else:
