@@ -4,8 +4,9 @@
     python -m studies.training.measure --memory FILE [--ways float32]
 
 Ways: float32; autocast (products in bfloat16); compiled (autocast, forward pass and loss behind torch.compile); unfused
-(autocast, AdamW operation by operation). The range of a step is train_<way>. With --memory FILE, no window opens: on a
-GPU, the program writes the live bytes of each layer after the forward pass. Without a GPU, the model is small.
+(autocast, AdamW operation by operation); and four more for --ways, which join these. The range of a step is train_<way>.
+With --memory FILE, no window opens: on a GPU, the program writes the live bytes of each layer after the forward pass.
+Without a GPU, the model is small.
 """
 
 import argparse
@@ -26,15 +27,10 @@ from harness.training import TrainingStep
 from harness.weights import build_model, load_weights
 from harness.workloads import TRAIN, find_workload
 from studies.training import memory
+from studies.training.ways import USUAL, WAYS
 
 SMALL = "n_layer=2,n_embd=64,n_head=1,vocab_size=256,n_positions=64"
 WARMUP = 3
-WAYS: dict[str, dict[str, bool]] = {
-    "float32": {},
-    "autocast": {"autocast": True},
-    "compiled": {"autocast": True, "compiled": True},
-    "unfused": {"autocast": True, "fused": False},
-}
 
 
 def measure_layers(step: TrainingStep) -> dict[str, int]:
@@ -92,7 +88,8 @@ def write_memory(steps: Mapping[str, TrainingStep], path: Path) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the steps inside the window of a profiler, or measure the memory. Return 0."""
     on_gpu = torch.cuda.is_available()
-    if options.memory and "compiled" in options.ways:
+    compiled = [way for way in options.ways if WAYS[way].get("compiled")]
+    if options.memory and compiled:
         raise UsageError("A compiled step has no layers to ask for memory: give --memory with other --ways.")
     if options.memory and not on_gpu:
         raise InputError("--memory reads the allocator of a GPU, and torch sees none: leave it out.")
@@ -104,7 +101,7 @@ def run(options: argparse.Namespace) -> int:
     if tracer.enabled:
         for way, step in steps.items():
             attach(step.model, tracer)
-            if way != "compiled":
+            if way not in compiled:
                 step.model.trace_backward(tracer)
     if on_gpu:
         torch.cuda.synchronize()
@@ -125,7 +122,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = documented("python -m studies.training.measure", __doc__)
     parser.add_argument("--workload", default="train_b4_t1024", help="train_b<batch>_t<tokens>")
     parser.add_argument("--steps", type=int, default=5, help="of each way")
-    parser.add_argument("--ways", nargs="+", choices=tuple(WAYS), default=list(WAYS))
+    parser.add_argument("--ways", nargs="+", choices=tuple(WAYS), default=USUAL)
     parser.add_argument("--memory", type=Path, metavar="FILE", help="write way,layer,live_bytes")
     return guarded(lambda: run(parser.parse_args(arguments)), "a smaller --workload")
 

@@ -12,8 +12,8 @@ from studies.accounting.architecture import block_activations, find
 from studies.accounting.budget import mfu, training_flops
 from studies.accounting.workload import shape_of
 from studies.publish.committed import plain, read_table
+from studies.training.ways import WAYS
 
-WAYS = {"float32": "float32", "autocast": "bfloat16", "compiled": "bfloat16", "unfused": "bfloat16"}
 PARTS = ("forward", "loss", "forward_loss", "backward", "optimizer")
 SHAPE = shape_of("train_b4_t1024", 4)
 MEMORY = "training_memory.csv"
@@ -31,7 +31,7 @@ def text(folder: Path, gpu: str) -> str:
 
 def _row(way: str, layers: pd.DataFrame, gpu: str) -> list[str]:
     root = layers.loc[f"train_{way}"]
-    device = find_device(gpu)
+    device, dtype = find_device(gpu), "bfloat16" if WAYS[way].get("autocast") else "float32"
 
     def of(path: str, column: str = "gpu_time_ns") -> float | None:
         return float(layers.at[path, column]) / root["calls"] if path in layers.index else None
@@ -39,7 +39,7 @@ def _row(way: str, layers: pd.DataFrame, gpu: str) -> list[str]:
     step = of(f"train_{way}") or 0.0
     blocks = [layers.index.str.fullmatch(rf"train_{way}/{part}/h\.\d+") for part in ("forward", "backward")]
     each = [layers.loc[rows, "gpu_time_ns"].mean() / root["calls"] for rows in blocks]
-    used = mfu(training_flops(find("gpt2"), SHAPE), step / 1e9, device, WAYS[way]) if device else None
+    used = mfu(training_flops(find("gpt2"), SHAPE), step / 1e9, device, dtype) if device else None
     parts = [of(f"train_{way}/{part}") for part in PARTS]
     launches = of(f"train_{way}", "launches"), of(f"train_{way}/optimizer", "launches")
     return [
