@@ -4,9 +4,9 @@
     python -m studies.training.measure --memory FILE [--ways float32]
 
 Ways: float32; autocast (products in bfloat16); compiled (autocast, forward pass and loss behind torch.compile); unfused
-(autocast, AdamW operation by operation); and four more for --ways, which join these. The range of a step is train_<way>.
-With --memory FILE, no window opens: on a GPU, the program writes the live bytes of each layer after the forward pass.
-Without a GPU, the model is small.
+(autocast, AdamW operation by operation); and four more for --ways, which join these. The range of a step is
+train_<way>. With --memory FILE, no window opens: on a GPU, the program writes the live bytes of each layer after the
+forward pass. Without a GPU, the model is small.
 """
 
 import argparse

@@ -103,6 +103,14 @@ def test_second_models_of_the_first_run_on_other_runs(run: str, study: str, rows
     assert (len(holds), [one["second_verdict"] for one in holds].count("holds")) == (rows, held)
 
 
+def test_the_rows_that_a_busy_host_lost_lie_off_their_own_neighbours() -> None:
+    points = committed("h100-studies")
+    value = {case: point["value"] for (study, case, quantity), point in points.items() if study == "mlp"}
+    for axis, off in (("steps", -0.08), ("dim", 0.14)):
+        below, there, above = (value[f"{axis} x {times}"] for times in (2, 3, 4))
+        assert there / ((below + above) / 2) - 1 == pytest.approx(off, abs=0.01)
+
+
 def test_a_second_model_needs_the_rows_that_it_was_fitted_to() -> None:
     points = {key: point for key, point in committed().items() if key[1] != "layers x 2"}
     made = tables.judged("mlp", points, pd.DataFrame())
