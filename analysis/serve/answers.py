@@ -53,8 +53,9 @@ class Answers:
         """Say what ran, what each steady step consists of, what is missing, and which tables there are."""
         report = self._built(capture).report
         content = {
-            "title": report.title, "program": report.program, "steps": report.steps, "counters": report.trust.sentence,
-            "findings": len(report.findings), "kernels": len(report.kernels), "missing": report.missing,
+            "title": report.title, "program": report.program, "steps": report.steps,
+            "counters": report.trust.sentence or report.coverage.sentence, "findings": len(report.findings),
+            "kernels": len(report.kernels), "missing": report.missing,
             "tables": [{"name": one.name, "rows": one.rows, "question": one.question} for one in report.tables],
         }  # fmt: skip
         return _fitted(_plain(content), "tables", 0)
