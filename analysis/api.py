@@ -59,8 +59,9 @@ def analyse(capture: Capture, *, extrapolate: bool = False, only: str | None = N
     names begin with it, without findings.
     """
     built = pipeline.analyse(capture, declared(capture), extrapolate=extrapolate, only=only)
+    lanes = None if only else lanes_of(built.facts)  # before the copy that draws: both take much memory
     drawn = system.aside(lambda: pipeline.draw(built, only=only))
-    return Analysis(built.report, built.tables, built.declared, drawn, only, None if only else lanes_of(built.facts))
+    return Analysis(built.report, built.tables, built.declared, drawn, only, lanes)
 
 
 def compare(

@@ -412,7 +412,7 @@ class Facts:
 
     @cached_property
     def activities(self) -> list[Activity]:
-        return devices.activities(self.gpu_ops, self.gpu_places)
+        return devices.activities(self.gpu_ops, self.gpu_places, self.place_of_op)
 
     @cached_property
     def place_of_op(self) -> IntArray:

@@ -11,14 +11,13 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from analysis.capture.model import Capture
 from analysis.diagnosis import step_rules
 from analysis.diagnosis.built import WORTH, as_built
 from analysis.diagnosis.step_likelihood import chance
-from analysis.diagnosis.step_rules.view import Proposal, View
+from analysis.diagnosis.step_rules.view import Paths, Proposal, View
 from analysis.formats import intervals
 from analysis.formats.report import Saving
 from analysis.hardware.devices import Device
@@ -116,10 +115,9 @@ def proposals(view: View) -> Iterator[Proposal]:
 
 def answers(
     capture: Capture, steady: Steady | None = None, counted: pd.DataFrame | None = None,
-    plan: pd.DataFrame | None = None, folded: npt.NDArray[np.object_] | None = None,
-    unfolded: npt.NDArray[np.object_] | None = None, stragglers: pd.DataFrame | None = None,
-    roofline: pd.DataFrame | None = None, expected: Floats | None = None, device: Device | None = None,
-    known: tuple[savings.Step, Decomposition] | None = None,
+    plan: pd.DataFrame | None = None, folded: Paths | None = None, unfolded: Paths | None = None,
+    stragglers: pd.DataFrame | None = None, roofline: pd.DataFrame | None = None, expected: Floats | None = None,
+    device: Device | None = None, known: tuple[savings.Step, Decomposition] | None = None,
 ) -> list[StepAnswer]:  # fmt: skip
     """Return the answer on each steady step of a capture, the one with the most time first; [] without one.
 

@@ -9,7 +9,7 @@ import pandas as pd
 from analysis.capture.model import IntArray
 from analysis.diagnosis.claims import Replays
 from analysis.diagnosis.findings import findings_of
-from analysis.diagnosis.spans import Span, Timeline, build_spans, process_of, timeline_of
+from analysis.diagnosis.spans import Span, Timeline, build_spans, inside, process_of, timeline_of
 from analysis.diagnosis.step_rules.view import of_each
 from analysis.formats import intervals, symbols
 from analysis.formats.words import duration, share
@@ -79,14 +79,6 @@ def scenes_of(facts: Facts) -> list[Scene]:
     return found
 
 
-def _inside(span: Span, start: IntArray, end: IntArray) -> np.ndarray:
-    return np.flatnonzero((start < span.end_ns) & (end > span.start_ns))
-
-
-def _rows_inside(span: Span, rows: pd.DataFrame) -> pd.DataFrame:
-    return rows.iloc[_inside(span, *_bounds(rows))]
-
-
 def _bounds(rows: pd.DataFrame) -> tuple[IntArray, IntArray]:
     return rows["start_ns"].to_numpy(np.int64), rows["end_ns"].to_numpy(np.int64)
 
@@ -109,9 +101,8 @@ def _bars(span: Span, start: IntArray, end: IntArray, name: list[str], kind: lis
 
 def _host_lanes(span: Span, timeline: Timeline) -> Iterator[Lane]:
     """Yield rows of the host: ranges by level, then CUDA calls, for the threads with most of both in the span."""
-    ranges, launches, calls = (
-        _rows_inside(span, rows) for rows in (timeline.ranges, timeline.launches, timeline.calls)
-    )
+    ranges, calls = (rows.iloc[inside(span, *_bounds(rows))] for rows in (timeline.ranges, timeline.calls))
+    launches = timeline.launches(span)
     threads = pd.concat([rows[["pid", "tid"]].dropna().astype(np.int64) for rows in (ranges, launches, calls)])
     threads = threads.value_counts()
     for pid, tid in list(threads.index)[:MOST_THREADS]:
@@ -130,7 +121,7 @@ def _host_lanes(span: Span, timeline: Timeline) -> Iterator[Lane]:
 
 def _gpu_lanes(span: Span, timeline: Timeline, about: IntArray | None) -> Iterator[Lane]:
     """Yield one row for each stream. Operations that the finding is about are `about`."""
-    rows = _inside(span, timeline.start, timeline.end)
+    rows = inside(span, timeline.start, timeline.end)
     chosen = np.isin(rows, about if about is not None else [])
     ops = timeline.gpu_ops.iloc[rows].assign(about=chosen, place=timeline.place_of_op[rows])
     groups = ops.groupby(["place", "stream"], sort=True, dropna=False, observed=True)

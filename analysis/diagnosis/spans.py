@@ -30,6 +30,11 @@ class Span(NamedTuple):
     shows: str
 
 
+def inside(span: Span, start: IntArray, end: IntArray) -> IntArray:
+    """Return which of these stretches of time are inside a span, at least in part."""
+    return np.flatnonzero((start < span.end_ns) & (end > span.start_ns))
+
+
 @dataclass(frozen=True)
 class Timeline:
     """What a timeline holds. `calls` are the CUDA calls that wait or set up; `labels` name the lanes of each place."""
@@ -53,11 +58,13 @@ class Timeline:
         """Return the intervals in which any GPU operation ran."""
         return intervals.union(self.start, self.end - self.start)
 
-    @cached_property
-    def launches(self) -> pd.DataFrame:
-        """Return the calls that launched operations, each once: pid, tid, start_ns, end_ns."""
+    def launches(self, span: Span) -> pd.DataFrame:
+        """Return the calls that launched operations and run in a span, each once: pid, tid, start_ns, end_ns."""
         names = {"pid": "pid", "tid": "tid", "api_start_ns": "start_ns", "api_end_ns": "end_ns"}
-        calls = self.gpu_ops[list(names)].dropna().astype(np.int64)
+        called = (
+            self.gpu_ops[name].to_numpy(np.int64, na_value=-ENDLESS_NS) for name in ("api_start_ns", "api_end_ns")
+        )
+        calls = self.gpu_ops[list(names)].iloc[inside(span, *called)].dropna().astype(np.int64)
         return calls[~repeats(calls, "api_start_ns")].rename(columns=names)
 
 

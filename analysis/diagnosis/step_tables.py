@@ -19,7 +19,7 @@ def answer_steps(facts: Facts) -> list[StepAnswer]:
     if not facts.has_timeline or facts.held_back:
         return []
     placed, _ = place_graphs(facts.gpu_ops, facts.ranges)
-    folded, unfolded = (paths.to_numpy(object) for paths in (fold_paths(placed["path"]), placed["path"]))
+    folded, unfolded = (paths.array for paths in (fold_paths(placed["path"]), placed["path"]))
     return answers(
         facts.capture, facts.once(steady_of), facts.once(build_diagnosis), facts.fusion, folded, unfolded,
         facts.stragglers, facts.roofline, expected_ns(facts), facts.device, facts.once(first_step),

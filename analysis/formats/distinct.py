@@ -26,8 +26,8 @@ def numbered(rows: pd.DataFrame, columns: Sequence[str]) -> npt.NDArray[np.int64
 
 
 def several(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-    """Return which numbers, none below 0, occur more than once."""
-    if len(numbers) and int(numbers.max()) < 4 * len(numbers):
+    """Return which numbers occur more than once."""
+    if len(numbers) and int(numbers.min()) >= 0 and int(numbers.max()) < 4 * len(numbers):
         return np.asarray(np.bincount(numbers)[numbers] > 1)
     ordered = np.sort(numbers)
     return np.isin(numbers, ordered[1:][ordered[1:] == ordered[:-1]])
@@ -36,9 +36,10 @@ def several(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
 def repeats(rows: pd.DataFrame, column: str) -> npt.NDArray[np.bool_]:
     """Return which rows equal an earlier one. Shape (rows,).
 
-    Whole rows are compared only where their value of `column` repeats: choose the one that is rarely equal.
+    Whole rows are compared only where their value of `column`, whole numbers, repeats: choose the one that is rarely
+    equal.
     """
-    again = np.flatnonzero(rows[column].duplicated(keep=False))
+    again = np.flatnonzero(several(rows[column].to_numpy(np.int64, na_value=-1)))
     found = np.zeros(len(rows), dtype=bool)
     found[again] = rows.iloc[again].duplicated()
     return found

@@ -260,8 +260,12 @@ def _why_not(launches: _Launches) -> str:
     return "No sequence of launches repeats, so there is no steady step; capture more steps."
 
 
-def _launches(capture: Capture, ops: pd.DataFrame, pid: int) -> _Launches:
-    """Return the launches and synchronisations of a process in order, and the end of the call before each."""
+def _columns(capture: Capture, ops: pd.DataFrame, pid: int) -> tuple[list[IntArray], IntArray, pd.Index]:
+    """Return columns of the launches and synchronisations of a process, the ends of its calls, and names of operations.
+
+    The columns, not yet in order: a number of the name, begin and end on the host, begin and end on the GPU, and the
+    correlation id.
+    """
     ops = ops.drop(columns=["kind", "pid"]).iloc[_of_process(ops, pid)]
     code, names = pd.factorize(ops["name"])
     start = ops["start_ns"].to_numpy(np.int64)
@@ -275,16 +279,23 @@ def _launches(capture: Capture, ops: pd.DataFrame, pid: int) -> _Launches:
         ends = until if len(own) else ends
         waiting = holds(calls["name"].iloc[own], _WAITS.match).to_numpy()
         waits = begin[waiting], until[waiting]
-    ends, more = np.sort(ends, kind="stable"), len(waits[0])
-    code = np.append(code, np.full(more, len(names)))
-    host, host_end = np.append(host, waits[0]), np.append(host_end, waits[1])
-    start, end = np.append(start, waits[1]), np.append(end, np.zeros(more, np.int64))
-    correlation = np.append(correlation, np.full(more, -1))
+    of_waits = (len(names), *waits, waits[1], 0, -1)
+    more, columns = len(waits[0]), [code, host, host_end, start, end, correlation]
+    return [np.append(one, np.full(more, of)) for one, of in zip(columns, of_waits, strict=True)], ends, names
+
+
+def _launches(capture: Capture, ops: pd.DataFrame, pid: int) -> _Launches:
+    """Return the launches and synchronisations of a process in order, and the end of the call before each."""
+    columns, ends, names = _columns(capture, ops, pid)
+    ends = np.sort(ends, kind="stable")
+    _, host, _, start, *_ = columns
     order = np.argsort(host, kind="stable")
     if ((np.diff(host[order]) == 0) & (np.diff(start[order]) < 0)).any():
         order = np.lexsort((start, host))
-    code, start, end, host, host_end = (each[order] for each in (code, start, end, host, host_end))
-    correlation = correlation[order]
+    del host, start
+    for at, column in enumerate(columns):  # one by one: of ten million launches, each takes much memory
+        columns[at] = column[order]
+    code, host, host_end, start, end, correlation = columns
     fresh = np.ones(len(code), bool)
     fresh[1:] = (correlation[1:] != correlation[:-1]) | (correlation[1:] < 0)
     first = np.flatnonzero(fresh)
@@ -535,17 +546,15 @@ def _of_one_kind(
     took = np.diff(np.append(host, host[-1:])[np.minimum(edges, len(host))]).astype(float)
     left, best, chosen = good.copy(), (False, -1.0), good
     size = int(symbol.max()) + 1
-    order = np.lexsort((inside, stretch))
-    stretch_of, symbol_of = stretch[order], inside[order]
-    begins = np.flatnonzero(np.diff(stretch_of * size + symbol_of, prepend=-1))
-    nth = np.arange(len(order)) - np.repeat(begins, np.diff(begins, append=len(order)))
+    keys, held = np.unique(stretch * size + inside, return_counts=True)
+    stretch_of, symbol_of = keys // size, keys % size
     for _ in range(MOST_PHASES):
         if not left.any():
             break
         rows = np.flatnonzero(left)
         first = int(rows[np.argsort(took[rows])[len(rows) // 2]])
         counts = np.bincount(inside[edges[first] - edges[0] : edges[first + 1] - edges[0]], minlength=size)
-        shared = np.bincount(stretch_of, weights=nth < counts[symbol_of], minlength=len(length))
+        shared = np.bincount(stretch_of, weights=np.minimum(held, counts[symbol_of]), minlength=len(length))
         same = left & (2 * shared / np.maximum(length + length[first], 1) >= ALIKE)
         weight = bool(same.sum() > 2), float(took[same].sum())
         if weight > best and same.sum() >= 2:

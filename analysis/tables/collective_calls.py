@@ -180,19 +180,19 @@ NVLINK_SHARE = 0.6  # of the datasheet's rate, one way: NCCL reaches 0.67 with 2
 NVLINK_NS = 25_000.0  # besides the bytes; two H200s need 7 µs
 
 
-def expected_ns(facts: Facts) -> np.ndarray:
+def expected_ns(facts: Facts) -> np.ndarray | None:
     """Return how long each GPU operation that is a collective takes at most on a sound link, ns; NaN where unknown.
 
     The link is the measured one, else the NVLink of the GPU's datasheet, if all ranks run on one host.
-    Shape: (gpu_ops,).
+    None if none is known. Shape: (gpu_ops,).
     """
-    found = np.full(len(facts.gpu_ops), np.nan)
     rows = facts.matched.rows
     rows = with_bytes(rows[rows["kind"] != PEER_COPY]) if len(rows) else rows
     device = find_device(facts.gpu) if facts.gpu else None
     nvlink = device.nvlink_bytes_per_s if device and not facts.capture.clock_shifts else None
     if not len(rows) or not (nvlink or len(facts.links)):
-        return found
+        return None
+    found = np.full(len(facts.gpu_ops), np.nan)
     for op, kind, ranks, size in rows[["op", "kind", "ranks", "bytes"]].itertuples(index=False):
         if pd.isna(ranks) or pd.isna(size):
             continue

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from analysis.capture.model import IntArray
 from analysis.formats import intervals
 from analysis.formats.distinct import repeats
 from analysis.formats.words import count_of
@@ -34,15 +35,23 @@ def gpu_places(gpu_ops: pd.DataFrame) -> pd.DataFrame:
     known = gpu_ops["pid"].notna() if several else False
     device = gpu_ops["device"].astype("category").cat.remove_unused_categories()
     device = device.cat.reorder_categories(sorted(device.cat.categories))
-    return pd.DataFrame({"device": device, "process": np.where(known, process, 0)})
+    return pd.DataFrame({"device": device, "process": np.where(known, process, 0).astype(np.int32)})
 
 
-def activities(gpu_ops: pd.DataFrame, gpu_places: pd.DataFrame) -> list[Activity]:
+def rows_of_places(place_of_op: IntArray) -> list[IntArray]:
+    """Return the rows of the GPU operations of each place."""
+    count = np.bincount(place_of_op)
+    order = np.argsort(place_of_op.astype(np.min_scalar_type(len(count))), kind="stable")  # few bytes are sorted fast
+    return np.split(order, np.cumsum(count)[:-1]) if len(count) else []
+
+
+def activities(gpu_ops: pd.DataFrame, gpu_places: pd.DataFrame, place_of_op: IntArray) -> list[Activity]:
     """Return the activity of each process on each GPU, in the order of their names."""
     start, duration = (gpu_ops[name].to_numpy(np.int64) for name in ("start_ns", "duration_ns"))
     works = gpu_ops["kind"].isin(WORK).to_numpy()
     found = []
-    for (device, process), rows in gpu_places.groupby(["device", "process"]).indices.items():
+    for rows in rows_of_places(place_of_op):
+        device, process = gpu_places.iloc[rows[0]]
         parts = [rows[works[rows]], rows[~works[rows]]]
         found.append(Activity(str(device), int(process), *(intervals.union(start[at], duration[at]) for at in parts)))
     return found
@@ -79,10 +88,8 @@ def build_devices(facts: Facts) -> pd.DataFrame | None:
     first = int(gpu_ops["start_ns"].min())
     wall = int((gpu_ops["start_ns"] + gpu_ops["duration_ns"]).max()) - first
     works = gpu_ops["kind"].isin(WORK).to_numpy()
-    indices = facts.gpu_places.groupby(["device", "process"]).indices
     rows = []
-    for one in activities:
-        at = indices[one.device, one.process]
+    for one, at in zip(activities, rows_of_places(facts.place_of_op), strict=True):
         ops = gpu_ops[["pid", "tid", "api_start_ns", "kind"]].iloc[at]
         ranks = {process_ranks[pid] for pid in ops["pid"].dropna().unique() if pid in process_ranks}
         kernels, copies = intervals.length(one.kernels), intervals.length(one.copies)

@@ -55,8 +55,15 @@ def prepare_launches(gpu_ops: pd.DataFrame) -> pd.DataFrame:
     if (order[1:] < order[:-1]).any():
         rows = rows[np.argsort(order, kind="stable")]
     gpu_ops = gpu_ops.drop(columns=_OF_OPERATIONS, errors="ignore")
-    launches = gpu_ops if len(rows) == len(gpu_ops) and (rows[1:] > rows[:-1]).all() else gpu_ops.iloc[rows]
-    return _with_names(launches.reset_index(drop=True))
+    if len(rows) != len(gpu_ops) or (rows[1:] < rows[:-1]).any():
+        gpu_ops = pd.DataFrame({name: _at(gpu_ops[name], rows) for name in gpu_ops}, copy=False)
+    return _with_names(gpu_ops.reset_index(drop=True))
+
+
+def _at(column: pd.Series, rows: Rows) -> Any:
+    """Return the cells at these rows: a view of one cell, which takes no memory, where the column is one."""
+    held = column.to_numpy() if len(column) and isinstance(column.dtype, np.dtype) else None
+    return column.array.take(rows) if held is None or any(held.strides) else np.broadcast_to(held[0], len(rows))
 
 
 def prepare_counters(counters: pd.DataFrame, *, first_run: bool = False) -> pd.DataFrame:

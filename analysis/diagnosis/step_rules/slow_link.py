@@ -31,7 +31,7 @@ def propose(view: View) -> Iterator[Proposal]:
         return
     left = float(expected[slow].sum() / alone[slow].sum())
     count = view.of_rank(np.count_nonzero(mine))
-    grids = view.capture.gpu_ops["grid"].astype(str).to_numpy(object)[graph.o_row[mine]]
+    grids = view.capture.gpu_ops["grid"].iloc[graph.o_row[mine]].astype(str)
     channels = sorted({int(grid.partition("x")[0]) for grid in grids if grid.partition("x")[0].isdigit()})
     few = f" They run with {count_of(channels[-1], 'channel')}." if channels and channels[-1] <= FEW else ""
     name = place_name(view, places, most)

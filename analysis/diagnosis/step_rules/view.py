@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, SupportsFloat
+from typing import Any, SupportsFloat, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ from analysis.replay.spans import WHOLE_RUN
 from analysis.replay.steady import Steady
 
 Change = Callable[[Graph, float], Graph]
+Paths: TypeAlias = npt.NDArray[np.object_] | pd.Categorical
 
 LOADS = re.compile(r"cu(da)?(Module(Load|Get)|LibraryLoad|LibraryGet|Link)|nvrtc")
 COMPILES = 0.5  # calls of a step that load a module, or map memory; fewer are no part of it
@@ -90,8 +91,8 @@ class View:
     parts: Decomposition
     counted: pd.DataFrame | None = None
     plan: pd.DataFrame | None = None
-    folded: npt.NDArray[np.object_] | None = None
-    unfolded: npt.NDArray[np.object_] | None = None
+    folded: Paths | None = None
+    unfolded: Paths | None = None
     stragglers: pd.DataFrame | None = None
     roofline: pd.DataFrame | None = None
     expected: Floats | None = None
@@ -141,13 +142,12 @@ class View:
     @cached_property
     def bytes(self) -> Floats:
         """Bytes of each copy or set, 0 if unknown."""
-        sizes = self.capture.gpu_ops["bytes"].to_numpy(dtype=np.float64, na_value=0.0)
-        return np.asarray(sizes[self.graph.o_row])
+        return self.capture.gpu_ops["bytes"].iloc[self.graph.o_row].to_numpy(dtype=np.float64, na_value=0.0)
 
     @cached_property
     def memory(self) -> npt.NDArray[np.object_]:
         """Memory of each copy, such as `Pageable -> Device`."""
-        return self.capture.gpu_ops["memory"].astype(object).to_numpy(object)[self.graph.o_row]
+        return self.capture.gpu_ops["memory"].iloc[self.graph.o_row].astype(object).to_numpy(object)
 
     @cached_property
     def pageable(self) -> Bools:
@@ -164,9 +164,9 @@ class View:
         """Range of each operation with its numbers, such as h.3/attn, '' if unknown."""
         return self._of_ops(self.unfolded)
 
-    def _of_ops(self, paths: npt.NDArray[np.object_] | None) -> npt.NDArray[np.object_]:
-        known = np.full(len(self.capture.gpu_ops), "", object) if paths is None else paths
-        return np.asarray(known[self.graph.o_row])
+    def _of_ops(self, paths: Paths | None) -> npt.NDArray[np.object_]:
+        rows = self.graph.o_row
+        return np.full(len(rows), "", object) if paths is None else np.asarray(paths[rows], object)
 
     def called(self, pattern: str) -> Bools:
         """Return which calls have a name that begins with the pattern."""
