@@ -246,9 +246,12 @@ def _unknown(facts: Facts) -> Missing | None:
     count = int(_is_fused(launches["kernel"]).sum())
     if not count:
         return None
+    fix = f"profile the program with `{profile()}`, without --no-auto-ranges: it records that file"
+    if any(tool.get("auto_ranges") == "own" for tool in capture.tools):
+        fix = f"profile the program without its own ranges: `{profile()}` then adds ranges and records that file"
     return Missing(
         Reason.NO_DATAFLOW,
         f"the modules that {count_of(count, 'launch')} of torch.compile fuse",
         "there is no inductor.csv, which lists the modules behind each kernel of Inductor",
-        f"profile the program with `{profile()}`, without --no-auto-ranges: it records that file",
+        fix,
     )

@@ -1,5 +1,6 @@
 """Kernels of torch.compile: what Inductor says of each while it writes it, and to which launch of a timeline that belongs."""
 
+import json
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -117,7 +118,12 @@ def test_compiled_kernels_of_which_nothing_was_recorded_are_a_gap(tmp_path: Path
     content, tables = analyse(load([tmp_path]))
     (gap,) = [gap for gap in content["missing"] if "torch.compile" in gap["what"]]
     assert gap["what"] == "the modules that 12 launches of torch.compile fuse"
+    assert "without --no-auto-ranges" in gap["do"]
     assert "compiled" not in tables
+    status = {"kind": "tool-status", "schema_version": 1, "tool": "bare", "status": "ok", "auto_ranges": "own"}
+    (tmp_path / "bare.json").write_text(json.dumps(status), encoding="utf-8")
+    (gap,) = [gap for gap in analyse(load([tmp_path]))[0]["missing"] if "torch.compile" in gap["what"]]
+    assert "without its own ranges" in gap["do"]
 
 
 def test_the_graph_is_a_picture_with_what_each_kernel_reads(tmp_path: Path, drawn: None) -> None:

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from analysis.formats import packed
+from analysis.formats.errors import InputError
 from harness.gpt2 import GPT2Config
 from harness.weights import build_transformers_model, load_weights
 from studies import runs
@@ -56,6 +57,15 @@ def test_what_no_longer_fits_is_named(measure):
     assert measure.measure_cell(None, None, "graph", labels, left_out, lambda: True) == []
     assert len(left_out) == len(measure.ATTENTIONS)
     assert left_out["sdpa, gpt2 graph float32 b1 t23"] == "the time given with --seconds was over"
+
+
+def test_a_model_that_does_not_fit_is_named(measure, monkeypatch):
+    def full(*_, **__):
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(measure.import_transformers().AutoModelForCausalLM, "from_config", full)
+    with pytest.raises(InputError, match="gpt2-xl does not fit into this GPU: choose other --models"):
+        measure.build("gpt2-xl", "cpu", torch.bfloat16, small=True)
 
 
 @pytest.mark.parametrize("folder", runs.folders("models"), ids=lambda folder: folder.name)

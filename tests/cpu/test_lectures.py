@@ -10,6 +10,7 @@ import torch
 
 from analysis.capture.load import load
 from analysis.facts import Facts
+from analysis.formats.errors import InputError
 from harness.timing import Measurement
 from studies.lectures import measure, predict, second, tables
 from studies.lectures.measure_calls import profile
@@ -67,6 +68,12 @@ def test_counters_come_from_the_launches_of_a_case() -> None:
     assert made.loc[("rows", "sectors a request"), "measured"] == 4
     assert made.loc[("three sigmoids stored", "DRAM bytes read"), "measured"] == 5
     assert made.loc[("columns", "sectors a request"), "verdict"] == "not measured"
+
+
+def test_roofs_of_a_gpu_without_sparse_tensor_cores_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (7, 5))
+    with pytest.raises(InputError, match="no sparse tensor cores"):
+        list(measure.study_roofs([]))
 
 
 def committed(run: str = "h200-lectures") -> tables.Points:
