@@ -42,6 +42,7 @@ from kernels.gpu import modelling, named
 from kernels.registry import MOST_BYTES, dtype_name, short_dtype
 from kernels.variants import choices, fingerprint
 from studies.ladder.files import LADDER, POINTS
+from studies.ladder.read import run_folders
 from studies.runs import gpu_of
 
 GOALS = registry.FOLDER / "goals.toml"
@@ -307,19 +308,22 @@ def captured(folder: Path) -> dict[Measured, bool]:
     A capture is complete if it has the hottest source lines of one of the launches. A run of slow points may lack them.
     """
     found: dict[Measured, bool] = {}
-    for file in sorted(folder.glob(f"*/captures/{POINTS.name}")):
-        launches = _launches(file.with_name("ncu_raw.csv"))
-        ranges = set(launches.values())
-        lines = _rows(file.with_name(HOT_LINES.name))
-        lined = {launches.get((symbols.match_key(row["kernel"]), row["ordinal"])) for row in lines}
-        slow = file.parts[-3].endswith("-slow")
-        for row in _rows(file):
-            key = (row["op"], row["variant"], row["dtype"], row["shape_name"])
-            path = (ROOT_RANGE, *key)
-            if row["passed"] == "yes" and path in ranges:
-                measured = key, row["shape"], row["fingerprint"]
-                found[measured] = slow or path in lined or found.get(measured, False)
+    with run_folders(folder) as runs:
+        for measured, is_complete in (one for run in runs for one in _captured(run)):
+            found[measured] = is_complete or found.get(measured, False)
     return found
+
+
+def _captured(run: Path) -> Iterator[tuple[Measured, bool]]:
+    launches = _launches(run / "captures/ncu_raw.csv")
+    ranges = set(launches.values())
+    lines = _rows(run / "captures" / HOT_LINES.name)
+    lined = {launches.get((symbols.match_key(row["kernel"]), row["ordinal"])) for row in lines}
+    for row in _rows(run / "captures" / POINTS.name):
+        key = (row["op"], row["variant"], row["dtype"], row["shape_name"])
+        path = (ROOT_RANGE, *key)
+        if row["passed"] == "yes" and path in ranges:
+            yield (key, row["shape"], row["fingerprint"]), run.name.endswith("-slow") or path in lined
 
 
 def timed(folder: Path) -> dict[Measured, float]:
@@ -328,9 +332,10 @@ def timed(folder: Path) -> dict[Measured, float]:
     The keys are (key, sizes, fingerprint).
     """
     found: dict[Measured, float] = {}
-    for file in sorted(folder.glob(f"*/captures/{BENCH_ROWS.name}")):
-        sources = {(row["op"], row["variant"]): row["fingerprint"] for row in _rows(file.with_name(POINTS.name))}
-        found |= _cold(_rows(file), sources)
+    with run_folders(folder) as runs:
+        for captures in (run / "captures" for run in runs):
+            sources = {(row["op"], row["variant"]): row["fingerprint"] for row in _rows(captures / POINTS.name)}
+            found |= _cold(_rows(captures / BENCH_ROWS.name), sources)
     beside = folder.name.removesuffix("ladder")
     for file in folder.parent.glob(f"{beside}*-bench/{BENCH_ROWS.name}") if beside else ():
         document = file.with_name(BENCH.name)

@@ -14,7 +14,8 @@ import io
 import json
 import tarfile
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
@@ -85,13 +86,20 @@ def read_ladder(folder: Path) -> Ladder:
 
 def _measured(declared: Ladder, folder: Path) -> Ladder:
     """Return what is declared with what was measured in `folder` and beside it."""
+    with run_folders(folder) as found:
+        runs = [_run(one) for one in found]
+    return replace(declared, bench=_beside(folder), runs=runs)
+
+
+@contextmanager
+def run_folders(folder: Path) -> Iterator[list[Path]]:
+    """Yield the folders of a ladder's runs, by name. Those packed in ARCHIVE are there while the context lasts."""
     with tempfile.TemporaryDirectory() as scratch:
         if (archive := folder / ARCHIVE).is_file():
             with tarfile.open(archive) as packed_runs:
                 packed_runs.extractall(scratch, filter="data")
         found = [file for place in (folder, Path(scratch)) for file in place.glob(f"*/captures/{POINTS.name}")]
-        runs = [_run(file.parents[1]) for file in sorted(found, key=lambda file: file.parents[1].name)]
-    return replace(declared, bench=_beside(folder), runs=runs)
+        yield sorted((file.parents[1] for file in found), key=lambda run: run.name)
 
 
 def _declared(folder: Path) -> Ladder:

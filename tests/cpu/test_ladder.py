@@ -3,6 +3,7 @@
 import io
 import json
 import shutil
+import tarfile
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from kernels import registry
 from studies.ladder import build as composer
 from studies.ladder import measure as ladder
 from studies.ladder import tables as ladder_tables
-from studies.ladder.read import Ladder, read_ladder
+from studies.ladder.read import ARCHIVE, Ladder, read_ladder
 from tests import committed
 from tests.declared import LADDER_TABLES
 from tests.ladder_export import LINES, Launch, checked, timed, write_run
@@ -132,6 +133,11 @@ def test_a_point_is_missing_until_its_source_was_checked_and_captured(tmp_path: 
     write_run(tmp_path / "r1", points, [Launch(point.key) for point in (captured, failed, changed)])
     assert ladder.missing(tmp_path, ["residual"]) == [uncounted, failed, changed, *rest]
     write_run(tmp_path / "r2", [row_of(changed)], [Launch(changed.key)])
+    assert ladder.missing(tmp_path, ["residual"]) == [uncounted, failed, *rest]
+    with tarfile.open(tmp_path / ARCHIVE, "w:xz") as archive:  # a committed ladder keeps its runs packed
+        for run in ("r1", "r2"):
+            archive.add(tmp_path / run, run)
+            shutil.rmtree(tmp_path / run)
     assert ladder.missing(tmp_path, ["residual"]) == [uncounted, failed, *rest]
     assert ladder.missing(tmp_path, ["residual"], everything=True) == wanted
     with pytest.raises(UsageError, match="softmaxx"):
