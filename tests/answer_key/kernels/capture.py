@@ -33,7 +33,6 @@ MAIN = HERE.parent / "kernels_2"
 GROUPS = ("memory", "sync", "compute", "product", "library", "trap", "clean")
 HEADER = "name,cause,also,slow_us,slow_p10,slow_p90,fixed_us,fixed_p10,fixed_p90,rounds,difference,won_low,won_high\n"
 SECONDS, EACH = 225, 15  # of the whole call; the most for one kernel in one step
-FEW = 6  # kernels of one process
 EXPORTING = 25  # seconds, after the last capture
 
 
@@ -80,8 +79,10 @@ class Gpus:
 
 
 def build(name: str, arch: str, out: Path) -> Path:
-    """Return the program of a set, compiled for `arch`, such as sm_90, one file a core."""
+    """Return the program of a set, compiled for `arch`, such as sm_90, one file a core, or what --build-only left."""
     program, sources = out / f"{name}-{arch}", [MAIN / "main.cu", *sorted((HERE.parent / name).glob("*.cu"))]
+    if program.is_file():
+        return program
     sources = list({path.resolve(): path for path in sources}.values())
     objects = [out / f"{path.stem}-{arch}.o" for path in sources]
     words = ["nvcc", "-O3", "-std=c++17", "-lineinfo", f"-arch={arch}", f"-I{MAIN}", "-diag-suppress", "177"]
@@ -92,14 +93,16 @@ def build(name: str, arch: str, out: Path) -> Path:
     return program
 
 
-def captured(program: Path, names: list[str], options: list[str], report: Path, ends: float, gpus: Gpus) -> list[Path]:
+def captured(
+    program: list[str], names: list[str], options: list[str], report: Path, ends: float, gpus: Gpus
+) -> list[Path]:
     """Count the kernels of these names, and return the reports: `report`, or one for each kernel if that fails."""
     window = ["--nvtx", "--profile-from-start", "off", "--clock-control", "none", "--force-overwrite"]
     with gpus.one() as env:
         if ends - time.monotonic() < 5:
             print(f"{report.stem}: no time is left", flush=True)
             return []
-        words = ["ncu", *window, *options, "--export", str(report), str(program), "--run", *names]
+        words = ["ncu", *window, *options, "--export", str(report), *program, *names]
         if run(words, min(EACH * len(names), ends - time.monotonic()), env) and report.is_file():
             return [report]
     report.unlink(missing_ok=True)
@@ -184,6 +187,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--gpus", default=os.environ.get("CUDA_VISIBLE_DEVICES", "0"), help="for example 0,1")
     parser.add_argument("--groups", nargs="+", choices=GROUPS, default=GROUPS)
     parser.add_argument("--tiers", nargs="*", choices=("default", "full"), default=("default", "full"))
+    parser.add_argument("--few", type=int, default=6, help="kernels of one process")
+    parser.add_argument("--slow", action="store_true", help="capture no fixed forms, which takes half of the time")
     parser.add_argument("--build-only", action="store_true")
     chosen = parser.parse_args(arguments)
     ends, out = time.monotonic() + chosen.seconds, chosen.out.resolve()
@@ -193,7 +198,8 @@ def main(arguments: list[str] | None = None) -> int:
     if chosen.build_only or not program.is_file():
         return int(not program.is_file())
     groups = [run([str(program), "--list", group], 20).split() for group in chosen.groups]
-    some = [names[at : at + FEW] for names in groups for at in range(0, len(names), FEW)]
+    some = [names[at : at + chosen.few] for names in groups for at in range(0, len(names), chosen.few)]
+    shown = [str(program), "--slow" if chosen.slow else "--run"]
     gpus = Gpus(chosen.gpus.split(","), out)
     metrics = argv.metrics_for(f"{chosen.arch[3:-1]}.{chosen.arch[-1]}")
     made = 0
@@ -207,7 +213,7 @@ def main(arguments: list[str] | None = None) -> int:
             if tier not in chosen.tiers:
                 continue
             jobs = [
-                pool.submit(captured, program, names, options, out / f"{tier}-{place}.ncu-rep", ends - EXPORTING, gpus)
+                pool.submit(captured, shown, names, options, out / f"{tier}-{place}.ncu-rep", ends - EXPORTING, gpus)
                 for place, names in enumerate(some)
             ]
             reports = [report for job in jobs for report in job.result()]

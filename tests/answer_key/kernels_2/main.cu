@@ -3,6 +3,7 @@
 // usage: kernels --list [GROUP]     names of the cases, one a line
 //        kernels --time NAME        name, causes and times (us, of interleaved rounds with a flushed L2) as a line of CSV
 //        kernels --run NAME…        each form once inside an NVTX range, between the calls that start and stop a profiler
+//        kernels --slow NAME…       the same without the fixed forms
 #include <cuda_profiler_api.h>
 #include <nvtx3/nvToolsExt.h>
 
@@ -81,8 +82,8 @@ static void time_case(const Case& c, double seconds) {
   double differs = c.out && c.fixed ? difference(c, a, b) : -1.0;
   std::printf("%s,%s,%s,%s,%s,%zu,%.2g,%s\n", c.name, c.cause, c.also, quantiles(s).c_str(), quantiles(f).c_str(), s.size(), differs, interval(ratios).c_str());
 }
-static void run_case(const Case& c, bool warm) {
-  for (int fixed = 0; fixed < (c.fixed ? 2 : 1); ++fixed) {
+static void run_case(const Case& c, bool warm, bool slow_alone) {
+  for (int fixed = 0; fixed < (c.fixed && !slow_alone ? 2 : 1); ++fixed) {
     CHECK(cudaMemset(C, 0, 1 << 16));
     if (c.before) c.before();
     if (!warm) nvtxRangePushA((std::string(c.name) + (c.fixed ? fixed ? "/fixed" : "/slow" : "/clean")).c_str());
@@ -102,13 +103,14 @@ int main(int argc, char** argv) {
     for (auto& c : cases) std::printf("%s\n", c.name);
     return 0;
   }
-  if (mode != "--time" && mode != "--run") return 2;
+  bool slow_alone = mode == "--slow";
+  if (mode != "--time" && mode != "--run" && !slow_alone) return 2;
   for (float** p : {&A, &B, &C, &D}) *p = device<float>(N + 1024);
   FLUSH = device<float>(FLUSHED);
   fill<<<2112, 256>>>(A, N, 1), fill<<<2112, 256>>>(B, N, 2), fill<<<2112, 256>>>(C, N, 3), fill<<<2112, 256>>>(D, N, 4);
   fill<<<2112, 256>>>(FLUSH, FLUSHED, 7);
   for (auto& g : groups) g.declare();
-  PROFILED = mode == "--run";
+  PROFILED = mode != "--time";
   std::vector<Case> chosen;
   for (int k = 2; k < argc; ++k)
     for (auto& c : cases)
@@ -120,8 +122,8 @@ int main(int argc, char** argv) {
     for (auto& c : chosen) time_case(c, 1.0);
     return 0;
   }
-  for (auto& c : chosen) run_case(c, true);
+  for (auto& c : chosen) run_case(c, true, slow_alone);
   CHECK(cudaProfilerStart());
-  for (auto& c : chosen) run_case(c, false);
+  for (auto& c : chosen) run_case(c, false, slow_alone);
   CHECK(cudaProfilerStop());
 }

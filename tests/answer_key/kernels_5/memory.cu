@@ -228,13 +228,13 @@ void memory_cases() {
     layer = device<double>(N / 2);
     widen_layers<<<1056, 256>>>(A, layer, N / 2);
   }});
-  cases.push_back({"turnover", "wide_data", "", [] { turnover<<<1056, 256>>>(orders, C, N / 8); }, [] { turnover<<<1056, 256>>>(orders8, C, N / 8); }, C, 1056 * 256, false, [] {
+  cases.push_back({"turnover", "wide_data", "", [] { turnover<<<792, 256>>>(orders, C, N / 8); }, [] { turnover<<<792, 256>>>(orders8, C, N / 8); }, C, 792 * 256, false, [] {
     orders = device<longlong2>(N / 4), orders8 = device<Order>(N / 8);
     make_orders<<<1056, 256>>>(A, orders, orders8, N / 8);
   }});
-  cases.push_back({"beam_powers", "no_tile", "block_order_l2", [] { beam_powers<0><<<1024 * BEAMS, 256>>>((float4*)A, C, 1024, N / 4096); }, [] { beam_powers<1><<<1024, 256>>>((float4*)A, C, 1024, N / 4096); }, C, 1024 * BEAMS});
+  cases.push_back({"beam_powers", "no_tile", "block_order_l2", [] { beam_powers<0><<<2048 * BEAMS, 256>>>((float4*)A, C, 2048, N / 8192); }, [] { beam_powers<1><<<2048, 256>>>((float4*)A, C, 2048, N / 8192); }, C, 2048 * BEAMS});
   cases.push_back({"standardise_traces", "no_tile", "block_order_l2", [] { standardise_traces<0, 512><<<528, 512>>>((float4*)A, (float4*)C, 1056); }, [] { standardise_traces<1, 1024><<<132, 1024, TRACE * 4>>>((float4*)A, (float4*)C, 1056); }, C, 1056 * TRACE, false, [] { dynamic_shared(standardise_traces<1, 1024>, TRACE * 4); }});
   cases.push_back({"both_products", "block_order_l2", "no_tile", [] { both_products<0><<<SIDE / 4, 256>>>((float4*)A, (float4*)B, B + SIDE, C, C + SIDE); }, [] { both_products<1><<<SIDE / 8, 256>>>((float4*)A, (float4*)B, B + SIDE, C, C + SIDE); }, C, 2 * SIDE});
-  cases.push_back({"lagged_products", "no_tile", "block_order_l2", [] { lagged_products<0><<<1056, 256>>>((float4*)A, C); }, [] { lagged_products<1><<<1056, 256>>>((float4*)A, C); }, C, 8});
+  cases.push_back({"lagged_products", "no_tile", "block_order_l2", [] { lagged_products<0><<<528, 256>>>((float4*)A, C); }, [] { lagged_products<1><<<396, 256>>>((float4*)A, C); }, C, 8});
   access_cases();
 }

@@ -5,7 +5,7 @@
 __global__ void __launch_bounds__(256) middle_of_nights(const float4* a, const float4* b, const float4* c, float4* out, i64 n) {
   extern __shared__ float window[];  // leaves room for half of the warps, which suffice; the other form asks for none
   auto middle = [](float x, float y, float z) { return fmaxf(fminf(x, y), fminf(fmaxf(x, y), z)); };
-#pragma unroll 4
+#pragma unroll 2
   for (i64 i = T; i < n; i += STRIDE) {
     float4 u = a[i], v = b[i], w = c[i];
     out[i] = {middle(u.x, v.x, w.x), middle(u.y, v.y, w.y), middle(u.z, v.z, w.z), middle(u.w, v.w, w.w)};
@@ -46,6 +46,7 @@ template <int RAYS> __global__ void __launch_bounds__(256) trace_lens(float* out
 
 // ---- clean kernels
 __global__ void __launch_bounds__(256) mix_tracks(const float4* a, const float4* b, const float4* c, float4* out, i64 n) {
+#pragma unroll 2
   for (i64 i = T; i < n; i += STRIDE) {
     float4 u = a[i], v = b[i], w = c[i];
     out[i] = {u.x * 0.5f + v.x * 0.3f + w.x * 0.2f, u.y * 0.5f + v.y * 0.3f + w.y * 0.2f, u.z * 0.5f + v.z * 0.3f + w.z * 0.2f, u.w * 0.5f + v.w * 0.3f + w.w * 0.2f};
