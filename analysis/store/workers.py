@@ -8,6 +8,8 @@ import os
 import subprocess
 import sys
 import threading
+import weakref
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +45,7 @@ class _Child:
             stderr=subprocess.DEVNULL, encoding="utf-8",
         )  # fmt: skip
         self.settings = settings
+        self.close = weakref.finalize(self, _end, self.process)  # at the end of its thread, or of the program
 
     def ask(self, job: dict[str, Any], timeout_s: float) -> dict[str, Any]:
         """Return the digest and what became of the capture; `status` hung or killed if the child did not answer."""
@@ -81,10 +84,14 @@ class _Child:
             "sentence": f"its process ended with {died}: the memory of the machine may be too small.",
         }
 
-    def close(self) -> None:
-        """End the process."""
-        self.process.kill()
-        self.process.wait()
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """End a process, and close its pipes."""
+    process.kill()
+    for pipe in filter(None, (process.stdin, process.stdout)):
+        with suppress(OSError):
+            pipe.close()
+    process.wait()
 
 
 def gather(job: dict[str, Any], settings: Settings) -> dict[str, Any]:

@@ -186,6 +186,7 @@ def test_a_capture_that_hangs_or_kills_is_told(
     answer = workers.gather({"address": "x"}, workers.Settings(str(tmp_path), str(tmp_path), timeout_s, 0, "-"))
     assert answer["status"] == status
     assert said in answer["sentence"]
+    assert workers._HELD.child.process.stdout.closed
 
 
 def test_too_little_memory_is_a_row(captures: Path, tmp_path: Path) -> None:
