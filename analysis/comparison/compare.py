@@ -109,7 +109,7 @@ def _in_common(a: SideOf, b: SideOf, steps: Sequence[ComparedStep]) -> list[str]
 
 
 def _side(side: SideOf) -> Side:
-    return Side(side.name, side.kind, len(side.runs), dict(side.runs[0].conditions))
+    return Side(side.name, side.kind, len(side.runs), dict(side.runs[0].conditions), side.times)
 
 
 def _names(pair: tuple[StepOf, StepOf]) -> tuple[str, str]:

@@ -15,6 +15,7 @@ from analysis.capture.model import Capture, IntArray
 from analysis.comparison import tables
 from analysis.facts import Facts
 from analysis.formats import intervals, symbols
+from analysis.formats.comparison import Times
 from analysis.formats.errors import InputError
 from analysis.replay import savings, steady
 from analysis.replay.decompose import ON_GPU, PARTS, decompose
@@ -71,8 +72,7 @@ class StepOf:
 class RunOf:
     """One run.
 
-    `turn`: its round and its place in the order of all runs; None if it was not interleaved. `by_ncu`: its times are
-    those of ncu, which replays every launch alone.
+    `turn`: its round and its place in the order of all runs; None if it was not interleaved.
     """
 
     name: str
@@ -81,7 +81,7 @@ class RunOf:
     steps: tuple[StepOf, ...]
     turn: tuple[int, int] | None = None
     counted: bool = False
-    by_ncu: bool = False
+    times: Times = Times.NONE
 
 
 @dataclass(frozen=True)
@@ -98,9 +98,14 @@ class SideOf:
         return self.runs[0].kind
 
     @property
+    def times(self) -> Times:
+        """Return whose times it has: those of ncu if any run has them."""
+        return Times.NCU if self.by_ncu else self.runs[0].times
+
+    @property
     def by_ncu(self) -> bool:
-        """Return whether its times are those of ncu."""
-        return any(run.by_ncu for run in self.runs)
+        """Return whether its times are those of ncu, which replays every launch alone."""
+        return any(run.times is Times.NCU for run in self.runs)
 
     @property
     def whole(self) -> bool:
@@ -145,7 +150,9 @@ def _digest(paths: Iterable[Path]) -> str:
 def _runs(path: Path, only: str = "") -> list[RunOf]:
     folder = path / "captures"
     if (found := tables.read(path)) is not None:
-        runs = [RunOf(run.name, run.kind, run.conditions, _table_steps(run), run.turn) for run in found]
+        runs = [
+            RunOf(run.name, run.kind, run.conditions, _table_steps(run), run.turn, times=run.times) for run in found
+        ]
         return _with_counters(runs, of_capture(load([folder]), _short(path))) if folder.is_dir() else runs
     several = sorted(one for one in path.iterdir() if (one / "captures").is_dir()) if path.is_dir() else []
     if several and not folder.is_dir():
@@ -197,8 +204,10 @@ def of_capture(capture: Capture, name: str, only: str = "") -> RunOf:
             f"{name} has no counters, and the other side has only times of ncu, which replays each launch alone; "
             "capture both sides with the same tool."
         )
-    by_ncu = only == BY_NCU or not facts.has_timeline
-    if not by_ncu:
+    times = Times.NSYS if capture.clock == "nsys" else Times.TORCH
+    if only == BY_NCU or not facts.has_timeline:
+        times = Times.NCU
+    if times is not Times.NCU:
         steps = _of_timeline(facts, whole=only == WHOLE)
     elif facts.has_counters:
         steps = (StepOf(BY_NCU, _of_counters(facts)),)
@@ -206,7 +215,7 @@ def of_capture(capture: Capture, name: str, only: str = "") -> RunOf:
         raise InputError(f"{name}: has no GPU operation and no counter, so there is nothing to compare.")
     if not all(np.isfinite(step.items["time_ns"].to_numpy(float)).all() for step in steps):
         raise InputError(f"{name}: a kernel has no time; export the capture again.")
-    return RunOf(name, "capture", conditions, steps, counted=facts.has_counters, by_ncu=by_ncu)
+    return RunOf(name, "capture", conditions, steps, counted=facts.has_counters, times=times)
 
 
 def _of_counters(facts: Facts) -> pd.DataFrame:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from analysis.formats.comparison import ROUNDS
+from analysis.formats.comparison import ROUNDS, Times
 from analysis.formats.errors import InputError
 from analysis.formats.packed import is_packed, unpack
 
@@ -47,6 +47,13 @@ class TableRun:
     rows: pd.DataFrame
     turn: tuple[int, int] | None = None
     conditions: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def times(self) -> Times:
+        """Return whose times it has. `make ab` runs nsys, but with --bare, which sees no kernel."""
+        if self.kind == ROUNDS.kind:
+            return Times.NSYS if (self.rows["kernel"] != "").any() else Times.PROCESSES
+        return Times.EVENTS if self.rows["time_ns"].notna().any() else Times.NONE
 
 
 def read(path: Path) -> list[TableRun] | None:

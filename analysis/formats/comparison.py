@@ -14,6 +14,7 @@ from analysis.formats.place import program
 
 AGAIN = "compare again"
 AB = program("make ab", "ab")
+BARE = program("make ab ARGS=--bare", "ab --bare")
 TURNS = 24  # rounds of `make ab`: so many find a change of 1 % (studies/comparison/rates.py)
 
 
@@ -45,6 +46,17 @@ class Basis(StrEnum):
     EXACT = "exact"  # deterministic quantities
     FILES = "files"  # both sides are the same files
     NOTHING = "nothing"
+
+
+class Times(StrEnum):
+    """Whose times a side has."""
+
+    NSYS = "under nsys"
+    TORCH = "under torch.profiler"
+    NCU = "of single launches under ncu"
+    EVENTS = "by CUDA events, without a profiler"
+    PROCESSES = "of whole processes, without a profiler"
+    NONE = "none"
 
 
 class Judged(Struct, frozen=True):
@@ -122,6 +134,7 @@ class Side(Struct, frozen=True):
     kind: Annotated[str, Meta(title="what its files are: capture, rounds, bench, ladder or census")]
     runs: Annotated[Whole, Meta(title="how many runs it has")]
     conditions: Annotated[dict[str, str], Meta(title="GPU, clocks, versions")]
+    times: Annotated[Times, Meta(title="whose times it has")] = Times.NONE
 
 
 class Difference(Struct, frozen=True):

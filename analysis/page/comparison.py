@@ -11,7 +11,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from analysis.formats import symbols
-from analysis.formats.comparison import Bar, ComparedStep, Comparison, Judged, Match, Row, Verdict
+from analysis.formats.comparison import BARE, Bar, ComparedStep, Comparison, Judged, Match, Row, Times, Verdict
 from analysis.formats.words import duration
 from analysis.page.html import plain_table, render_tables
 from analysis.page.markdown import escape, escape_prose, table_of
@@ -66,6 +66,11 @@ def signed(ns: float) -> str:
 
 
 def _conditions(compared: Comparison) -> Iterator[str]:
+    """Yield whose times are compared, the conditions that differ, and what could not be compared."""
+    a, b = compared.a.times, compared.b.times
+    advice = f" Profilers slow the host; `{BARE}` uses none." if {a, b} & {Times.NSYS, Times.TORCH} else ""
+    if {a, b} != {Times.NONE}:
+        yield (f"Times {a}." if a is b else f"Times of A {a}, of B {b}.") + advice
     for one in compared.differences:
         yield f"{one.name}: {one.a} → {one.b}{' (decides: no verdict on time)' if one.decides else ''}"
     yield from compared.notes

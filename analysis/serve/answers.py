@@ -137,7 +137,10 @@ class Answers:
              "waterfall": [_plain(bar) for bar in one.waterfall[:max(limit, 0)]]}
             for one in found.steps
         ]  # fmt: skip
-        head = {"judged": found.judged, "differences": found.differences, "notes": found.notes}
+        head = {
+            "judged": found.judged, "times": [found.a.times, found.b.times], "differences": found.differences,
+            "notes": found.notes,
+        }  # fmt: skip
         return _fitted(_plain(head) | {"steps": steps}, "steps", 0)
 
     def _built(self, capture: str) -> pipeline.Built:

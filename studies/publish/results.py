@@ -76,8 +76,8 @@ def _fusions(gpus: Sequence[Runs]) -> Iterable[str]:
         inside = checks[checks["within"].isna()]
         off = " and ".join(cell(abs(one), "error_frac") for one in inside["bytes_error_frac"])
         yield (
-            f"**Fusion, planned from a capture** (GPT-2, float32, {runs.gpu}). We built {len(checks)} fused kernels for "
-            f"{checks['pattern'].nunique()} chains. {held} came within 5 % of the predicted bytes and 15 % of the "
+            f"**Fusion, planned from a capture** (GPT-2, float32, {runs.gpu}). We built {len(checks)} fused kernels "
+            f"for {checks['pattern'].nunique()} chains. {held} came within 5 % of the predicted bytes and 15 % of the "
             f"predicted time; {failed} did not. We do not judge {len(inside)} inside the model, since L2 holds "
             f"their data: their bytes are off by {off} ([each]({_at(folder, 'fusion_check')}))."
         )

@@ -10,7 +10,7 @@ import pytest
 
 from analysis.comparison import compare, gate, history, quantities, runs, tables, units
 from analysis.comparison.runs import BY_NCU, WHOLE, RunOf, SideOf, StepOf
-from analysis.formats.comparison import Basis, Match, Quantity, Verdict
+from analysis.formats.comparison import ROUNDS, Basis, Match, Quantity, Times, Verdict
 from analysis.formats.errors import InputError, UsageError
 from analysis.page import comparison as page
 from analysis.page import terminal
@@ -27,8 +27,37 @@ def items(kernels: Sequence[str], ns: float, *, layer: str = "", launches: float
     return rows.assign(grid="1", block="1")
 
 
-def side(name: str, *steps: StepOf, by_ncu: bool = False) -> SideOf:
-    return SideOf(name, (RunOf(name, "capture", {}, steps, by_ncu=by_ncu),), name)
+def side(name: str, *steps: StepOf, times: Times = Times.NONE) -> SideOf:
+    return SideOf(name, (RunOf(name, "capture", {}, steps, times=times),), name)
+
+
+# Whose times
+
+
+PROFILED = "Profilers slow the host; `make ab ARGS=--bare` uses none."
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "said"),
+    [
+        (Times.NSYS, Times.NSYS, [f"Times under nsys. {PROFILED}"]),
+        (Times.NSYS, Times.TORCH, [f"Times of A under nsys, of B under torch.profiler. {PROFILED}"]),
+        (Times.PROCESSES, Times.PROCESSES, ["Times of whole processes, without a profiler."]),
+        (Times.NONE, Times.NONE, []),
+    ],
+)
+def test_a_comparison_says_whose_times_it_compares(a: Times, b: Times, said: list[str]) -> None:
+    one, other = (side(name, StepOf("s", items(["k"], 9.0), 9.0), times=of) for name, of in (("a", a), ("b", b)))
+    found = compare.of_sides(one, other)
+    assert list(page._conditions(found)) == said
+    assert [found.a.times, found.b.times] == [a, b]
+
+
+@pytest.mark.parametrize(("kernel", "times"), [("", Times.PROCESSES), ("k", Times.NSYS)])
+def test_rounds_with_kernels_ran_under_nsys(kernel: str, times: Times, tmp_path: Path) -> None:
+    file = tmp_path / ROUNDS.name
+    file.write_text(ROUNDS.text([(1, 1, 1, "s", "", kernel, 1, 9.0)]), encoding="utf-8")
+    assert runs.read([file]).times is times
 
 
 # What ncu counted
@@ -37,7 +66,9 @@ def side(name: str, *steps: StepOf, by_ncu: bool = False) -> SideOf:
 def test_launches_that_ncu_counted_more_often_are_no_more_work() -> None:
     a = items(["k", "m"], 100.0).assign(inst_executed=5.0)
     b = items(["k", "m", "k"], 100.0).assign(inst_executed=5.0, time_ns=[100.0, 100.0, 104.0])
-    found = compare.of_sides(side("a", StepOf(BY_NCU, a), by_ncu=True), side("b", StepOf(BY_NCU, b), by_ncu=True))
+    found = compare.of_sides(
+        side("a", StepOf(BY_NCU, a), times=Times.NCU), side("b", StepOf(BY_NCU, b), times=Times.NCU)
+    )
     step = found.steps[0]
     assert {row.a[0]: (row.a_ns, row.b_ns) for row in step.rows} == {"k": (100, 102), "m": (100, 100)}
     assert (step.a_ns, step.b_ns, step.judged.verdict) == (200, 202, Verdict.SAME)
@@ -49,7 +80,7 @@ def test_launches_that_ncu_counted_more_often_are_no_more_work() -> None:
 
 
 def test_equal_numbers_of_launches_stay_as_they_are() -> None:
-    a, b = (side(name, StepOf(BY_NCU, items(["k", "k"], ns)), by_ncu=True) for name, ns in (("a", 1.0), ("b", 2.0)))
+    a, b = (side(name, StepOf(BY_NCU, items(["k", "k"], ns)), times=Times.NCU) for name, ns in (("a", 1.0), ("b", 2.0)))
     assert units.one_each(a, b) == (a, b, [])
 
 

@@ -11,7 +11,18 @@ import pytest
 from analysis.capture.model import Capture
 from analysis.comparison import compare, gate, history, quantities, rounds, runs, tables, units, verdict, waterfall
 from analysis.comparison.runs import RunOf, SideOf, StepOf
-from analysis.formats.comparison import Basis, ComparedStep, Comparison, Judged, Match, Quantity, Row, Side, Verdict
+from analysis.formats.comparison import (
+    Basis,
+    ComparedStep,
+    Comparison,
+    Judged,
+    Match,
+    Quantity,
+    Row,
+    Side,
+    Times,
+    Verdict,
+)
 from analysis.formats.errors import InputError, UsageError
 from analysis.replay import steady
 from tests.by_hand import captured, op
@@ -727,7 +738,7 @@ def test_one_launch_of_each_kernel_and_grid_stands_for_all() -> None:
         rows = rows.assign(
             time_ns=np.arange(len(rows)) * 10.0 + 10, source="a.cu", line=np.arange(len(rows)), ordinal=0
         )
-        return SideOf(name, (RunOf(name, "capture", {}, (StepOf("kernels by ncu", rows),), by_ncu=True),), name)
+        return SideOf(name, (RunOf(name, "capture", {}, (StepOf("kernels by ncu", rows),), times=Times.NCU),), name)
 
     a, b = of("a", "kkkm", "1121"), of("b", "km", "11")
     one, other, notes = units.one_each(a, b)
