@@ -203,7 +203,7 @@ def save(rows: list[Row], captures: Path) -> None:
 
 
 def judge(exit_code: int, limit: str, ranges: int, processes: list[Process]) -> tuple[str, str, str]:
-    """Return (status, reason, fix) of a run."""
+    """Return (status, reason, fix) of a run. `limit`: "" if the run did not reach it."""
     if exit_code == TIMED_OUT and limit:
         kept = f"The program was ended after {limit} s, its limit; the ranges that it had recorded are kept."
         return "failed", kept, "Let it do less, or raise --limit."
@@ -251,7 +251,8 @@ def main(arguments: list[str] | None = None) -> int:
             rows, auto = automatic(list(rows_of(processes)), cost or 0.0)
             if rows:
                 save(rows, captures)
-            verdict = judge(options.exit_code, options.limit, len(rows), processes)
+            reached = options.limit if options.limit and options.seconds + 1 >= int(options.limit) else ""
+            verdict = judge(options.exit_code, reached, len(rows), processes)
         values = {
             "tool": "bare",
             "version": options.version,

@@ -478,6 +478,7 @@ class Profile(Measuring):
         return report.is_file() and report.stat().st_size > 0 and not seen
 
     def _why_it_failed(self) -> str:
-        if self.program_code == TIMED_OUT:
-            return f"The program ran longer than {self.options.limit} s and was ended: allow more with --limit."
+        limit = self.options.limit
+        if self.program_code == TIMED_OUT and self._status("bare").get("seconds", limit) + 1 >= limit:
+            return f"The program ran longer than {limit} s and was ended: allow more with --limit."
         return f"The program ended with exit code {self.program_code}, its output is above: run it by itself first."

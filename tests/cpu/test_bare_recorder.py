@@ -254,6 +254,7 @@ def test_the_status_says_how_the_program_ended(built: Built, tmp_path: Path) -> 
     ("scene", "options", "reason", "ranges"),
     [
         (["failing", "7"], [], "The program ended with exit code 7; the ranges that it had recorded are kept.", 3),
+        (["failing", "124"], ["--limit", "60"], "The program ended with exit code 124; the ranges that it had recorded are kept.", 3),
         (["killed"], [], "The program was killed by signal 9; the ranges that it had recorded are kept.", 5),
         (["silent"], [], "The program opened no NVTX range, so no step has a bare time.", 0),
         (["endless"], ["--limit", "1"], "The program was ended after 1 s, its limit; the ranges that it had recorded are kept.", 3),
