@@ -250,6 +250,20 @@ def head_activations(of: Architecture, shape: Shape) -> int:
     return n * shape.e * (2 * of.channels + of.vocab) + n * stats
 
 
+def autocast_activations(of: Architecture, shape: Shape) -> tuple[int, int]:
+    """Return the bytes that a block of GPT-2 keeps under autocast with weights in float32, and those of the rest.
+
+    Inputs of the norms, results of softmax and log-probabilities stay in float32 (`FP32`). Products read elements of
+    shape.e bytes: their inputs, the attention weights once more, the logits, and a copy of each weight matrix.
+    """
+    n, c, e = shape.rows, of.channels, shape.e
+    weights = shape.batch * of.heads * shape.tokens * shape.total * (FP32 + e)
+    matrices = e * c * (of.attended + 2 * of.kept + of.attended + 2 * of.inner)
+    read = n * e * (2 * c + 2 * of.attended + 2 * of.kept + 2 * of.inner)
+    block = 2 * n * (c + 2) * FP32 + read + weights + matrices
+    return block, n * (c + 2 + of.vocab) * FP32 + n * e * (c + of.vocab) + e * c * of.vocab
+
+
 def activations(of: Architecture, shape: Shape, *, checkpointed: bool = False, fused_attention: bool = False) -> int:
     """Return the bytes kept after the forward pass: of all blocks, or with checkpoints only of the blocks' inputs."""
     block = (

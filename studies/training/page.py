@@ -1,6 +1,7 @@
 """Write the tables of studies/training/README.md from a committed run."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -8,7 +9,7 @@ import pandas as pd
 from analysis.formats import packed
 from analysis.hardware.devices import find_device
 from analysis.page.text import cell
-from studies.accounting.architecture import block_activations, find
+from studies.accounting.architecture import autocast_activations, block_activations, find, head_activations
 from studies.accounting.budget import mfu, training_flops
 from studies.accounting.workload import shape_of
 from studies.publish.committed import plain, read_table
@@ -25,7 +26,7 @@ def text(folder: Path, gpu: str) -> str:
     headers = ["way", "GPU time of a step", *PARTS, "launches", "of them AdamW", "a block, forward", "backward", "MFU"]
     times = plain(headers, [_row(way, layers, gpu) for way in WAYS if f"train_{way}" in layers.index])
     memory = pd.read_csv(packed.find(folder / MEMORY), keep_default_na=False)
-    live = plain(["way", "each block", "predicted", "outside the blocks", "together"], [*_live(memory)])
+    live = plain(["way", "each block", "predicted", "outside the blocks", "predicted", "together"], [*_live(memory)])
     return f"{times}\n\nLive after the forward pass, by the allocator's snapshot:\n\n{live}"
 
 
@@ -51,15 +52,20 @@ def _row(way: str, layers: pd.DataFrame, gpu: str) -> list[str]:
     ]
 
 
+def predicted(way: str) -> tuple[int, int]:
+    """Return the predicted bytes of a block and of the rest that live after the forward pass of a way with ranges."""
+    of = find("gpt2")
+    if WAYS[way].get("autocast"):
+        return autocast_activations(of, replace(SHAPE, e=2))
+    return block_activations(of, SHAPE), head_activations(of, SHAPE)
+
+
 def _live(memory: pd.DataFrame) -> Iterator[list[str]]:
-    predicted = cell(block_activations(find("gpt2"), SHAPE), "live_bytes")
     for way, of in memory[memory["layer"] != ""].groupby("way", sort=False):
         inside = of["layer"].str.startswith("h.")
         sizes, outside = of[inside]["live_bytes"], of[~inside]["live_bytes"]
         least, most = (cell(int(value), "live_bytes") for value in (sizes.min(), sizes.max()))
-        yield [
-            str(way),
-            least if least == most else f"{least} – {most}",
-            predicted if way == "float32" else "",
-            *(cell(int(value), "live_bytes") for value in (outside.sum(), of["live_bytes"].sum())),
-        ]
+        block, rest = (cell(value, "live_bytes") for value in predicted(str(way)))
+        each = least if least == most else f"{least} – {most}"
+        outside, together = (cell(int(value), "live_bytes") for value in (outside.sum(), of["live_bytes"].sum()))
+        yield [str(way), each, block, outside, rest, together]

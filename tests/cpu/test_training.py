@@ -15,7 +15,6 @@ from harness.training import TrainingStep
 from harness.weights import build_model, load_weights
 from harness.workloads import find_workload
 from studies import runs
-from studies.accounting.architecture import block_activations, find
 from studies.training import measure, memory, page
 
 pytestmark = pytest.mark.studies
@@ -107,5 +106,13 @@ def test_savings_that_the_committed_run_promises_hold_what_the_change_won() -> N
     promised = {one["kind"]: one["saves_ns"] for one in reversed(report["findings"]) if one["saves_ns"]}
     for kind, before in (("fuse", "train_unfused"), ("precision", "train_float32")):
         assert promised[kind]["low"] < wall[before] - wall["train_autocast"] < promised[kind]["high"]
-    live = pd.read_csv(run / page.MEMORY).query("way == 'float32' and layer.str.startswith('h.')", engine="python")
-    assert set(live["live_bytes"]) == {block_activations(find("gpt2"), page.SHAPE)}
+
+
+def test_live_bytes_of_the_committed_run_are_those_of_the_sizes() -> None:
+    """The rest of the model has two numbers more: of the loss."""
+    (run,) = runs.folders("training")
+    live = pd.read_csv(run / page.MEMORY).dropna().set_index(["way", "layer"])["live_bytes"]
+    for way in ("float32", "autocast"):
+        block, rest = page.predicted(way)
+        assert {live[way, f"h.{number}"] for number in range(12)} == {block}
+        assert live[way, "outside the blocks"] == rest + 8
