@@ -18,6 +18,7 @@ if __name__ == "__main__":
 
 from analysis.capture.load import load
 from analysis.capture.model import Capture
+from analysis.diagnosis.built import as_given
 from analysis.diagnosis.steady_of import steady_of
 from analysis.facts import Facts
 from analysis.formats.console import run_program
@@ -32,7 +33,6 @@ from analysis.replay.simulate import simulate
 from analysis.replay.steady import find
 
 PROGRAM = program("what_if.py", "what-if")
-WIDEST = 0.24  # of the step: a wider interval tells little, and built changes saved as much as its upper part
 VALUED = {"scale": "0.5", "host": "0.5", "bucket": "4", "stream": "NAME"}  # changes with a value, and an example
 
 
@@ -46,8 +46,10 @@ def replayed(
     """
     chosen, change = _made(capture, _chosen(capture, phase), asked)
     found = saving(chosen, change)
-    low = max(found.low, found.high - WIDEST)
-    return chosen, replace(found, low=low, low_ns=low * chosen.told_ns), change
+    told = as_given(found.low, found.high)
+    low, high = told.low or 0.0, told.high or 0.0
+    ends = replace(found, low=low, high=high, low_ns=low * chosen.told_ns, high_ns=high * chosen.told_ns)
+    return chosen, ends, change
 
 
 def what_if(capture: Capture, step: Step, asked: Sequence[tuple[str, str, str]]) -> Change:

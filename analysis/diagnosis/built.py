@@ -1,7 +1,7 @@
 """Say what a change saves as somebody builds it, by its replay and by how far built fixes were from theirs.
 
-built.toml has three numbers for causes on the host and three for the others: tests/answer_key/intervals.py fits them
-to measured fixes.
+built.toml has numbers for causes on the host, for the others, and for changes that are given.
+tests/answer_key/intervals.py fits them to measured fixes.
 """
 
 import tomllib
@@ -15,16 +15,23 @@ from analysis.formats.report import Saving, kinds
 
 FILE = Path(__file__).with_name("built.toml")
 WORTH = 0.01  # of the step: what may save less may save nothing
+CLEAR = 0.02  # of the step: without a bare time, what surely saves less may save nothing; the most that loses no cause
 TWICE = 2.0  # times the replay of a change, what a better one saves
-WIDEST = 0.5  # of the step: a wider interval tells nothing, and built fixes saved as much as its upper part
+WIDEST = 0.5  # of the step: a wider interval tells nothing
+WIDEST_GIVEN = 0.24  # the same of a change that is given; built ones saved as much as its upper part
+SEEN = 0.03  # of the step: what surely saves less is known as well as its replay
 
 
 class Built(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How far fixes are from their replay: `less` of the saving; `left` of the rest, at most `further` times it."""
+    """How far fixes are from their replay: `less` of the saving; `left` of the rest, at most `further` times it.
+
+    Of what is wider than WIDEST then, the upper end gives the part `cut`, and the lower end rises by the rest.
+    """
 
     less: float
     left: float
     further: float
+    cut: float
 
     def of(self, low: float, high: float, most: float | None = None, best: float | None = None) -> Saving:
         """Return the share of the step that a change saves, by that of its replay. `most`: what it can save.
@@ -35,13 +42,45 @@ class Built(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         upper = max(min(high + self.left * (1 - high), self.further * high), high)
         upper = upper if most is None else max(min(upper, most), high)
         lower = low - self.less * max(low, 0.0)
-        return Saving(max(lower, upper - WIDEST) if lower >= WORTH else lower, upper)
+        if lower < WORTH:
+            return Saving(lower, upper)
+        over = max(upper - lower - WIDEST, 0.0)
+        fewer = min(over * self.cut, upper - high)
+        return Saving(lower + over - fewer, upper - fewer)
+
+
+class Given(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How wide the interval of a given change is: `part` of the saving, up to `widest`; `above` goes upwards."""
+
+    part: float
+    widest: float
+    above: float
+
+    def of(self, low: float, high: float) -> Saving:
+        """Return the share of the step that a given change saves, by that of its replay: at most WIDEST_GIVEN wide."""
+        if low < CLEAR:
+            return Saving(max(min(low, 0.0), high - WIDEST_GIVEN), high)
+        low = max(low, high - WIDEST_GIVEN)
+        wider = max(min(self.widest, self.part * high) - (high - low), 0.0) if low >= SEEN else 0.0
+        upper = min(high + wider * self.above, 1.0)
+        return Saving(min(low, upper - (high - low) - wider), upper)
+
+
+class _Fitted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    host: Built
+    other: Built
+    given: Given
 
 
 @cache
-def fitted() -> Mapping[str, Built]:
-    """Return built.toml, by `group`."""
-    return msgspec.convert(tomllib.loads(FILE.read_text("utf-8")), dict[str, Built])
+def fitted() -> Mapping[str, Built | Given]:
+    """Return built.toml, by `group`; `given` for changes that are given."""
+    return msgspec.structs.asdict(_told())
+
+
+@cache
+def _told() -> _Fitted:
+    return msgspec.convert(tomllib.loads(FILE.read_text("utf-8")), _Fitted)
 
 
 def group(kind: str) -> str:
@@ -51,4 +90,10 @@ def group(kind: str) -> str:
 
 def as_built(kind: str, low: float, high: float, most: float | None = None, best: float | None = None) -> Saving:
     """Return `Built.of` for a cause."""
-    return fitted()[group(kind)].of(low, high, most, best)
+    numbers = _told().host if group(kind) == "host" else _told().other
+    return numbers.of(low, high, most, best)
+
+
+def as_given(low: float, high: float) -> Saving:
+    """Return `Given.of`."""
+    return _told().given.of(low, high)

@@ -15,7 +15,7 @@ import pandas as pd
 
 from analysis.capture.model import Capture
 from analysis.diagnosis import step_rules
-from analysis.diagnosis.built import WORTH, as_built
+from analysis.diagnosis.built import CLEAR, WORTH, as_built
 from analysis.diagnosis.step_likelihood import chance
 from analysis.diagnosis.step_rules.view import Paths, Proposal, View
 from analysis.formats import intervals
@@ -28,7 +28,6 @@ from analysis.replay.simulate import Run
 from analysis.replay.steady import Steady, find
 
 MOST = 6  # findings on a step
-CLEAR = 0.02  # of the step: without a bare time, what surely saves less may save nothing; the most that loses no cause
 PAUSE = 0.1  # of a pause: so far it differs from run to run
 HIDDEN = 0.058  # of the step: what may save as much, if the profiler's cost is as high as it can be, is worth a look
 BUSY = 0.8  # of a step: if the GPU works, or copies, for more, only that can become shorter

@@ -15,7 +15,7 @@ from analysis.formats.words import count_of, duration
 from analysis.fusion.opmap import ELEMENTWISE, MATRIX, kind_of_kernel
 from analysis.hardware.devices import has_tf32
 from analysis.replay import changes
-from analysis.replay.graph import Bools, Graph
+from analysis.replay.graph import Bools, Graph, rows_by
 
 LEAST = 0.01  # of the step: shorter kernels cannot save more
 COPIES = 0.12  # of the step: casts and gathers are copies that a program needs, and most programs have some
@@ -35,9 +35,10 @@ _FP32 = re.compile(
 )
 _FP64 = re.compile(r"float64|complex128|<double2?\b|\bdouble2? ?(const ?)?\*|fft\w*<[^>]*\bdouble\b")
 # These read each weight or row of a table once, so memory bounds them; their names tell the type of it.
-_READS_FP32 = re.compile(
-    r"(gemv\w*(::kernel)?|EmbeddingBag\w*|indexSelect\w*|embedding\w*)<((int|long|\(\w+\)\w+), )*float\b"
-)
+_FLOAT = r"<((int|long|\(\w+\)\w+), )*float\b"
+_READS_FP32 = re.compile(rf"(gemv\w*(::kernel)?){_FLOAT}")
+_ROWS_FP32 = re.compile(rf"(EmbeddingBag\w*|indexSelect\w*|embedding\w*){_FLOAT}")
+_PLAIN = re.compile(r"(?!cupy_)[A-Za-z]\w*")
 _TENSOR = re.compile(
     r"tensorop|tf32|bf16|f16|h884|s\d{4,5}gemm|hmma|wgmma|nvjet_(h|t)|xmma_(fprop|gemm)_(bf16|f16|tf32)", re.I
 )
@@ -75,14 +76,17 @@ def propose(view: View) -> Iterator[Proposal]:
 def _precision(view: View) -> Iterator[Proposal]:
     products = of_each(view.names, lambda name: kind_of_kernel(name) == MATRIX, bool)  # as fast in FP64 as in FP32
     old = None if has_tf32(view.device) else view.device
-    for wide, (least, most), title, what, said, needs, enough in (
-        (_matching(view, _FP32) & ~_matching(view, _TENSOR), TENSOR_CORES,
+    doubles = _matching(view, _FP64) & ~products & ~view.named("multi_tensor|distribution_")
+    for kind, wide, (least, most), title, what, said, needs, enough in (
+        ("precision", _matching(view, _FP32) & ~_matching(view, _TENSOR), TENSOR_CORES,
          "Allow 16 bits in {}" if old else "Allow TF32 or 16 bits in {}", "product",
          "Products in FP32 without tensor cores", "FP32", LEAST),
-        (_matching(view, _FP64) & ~products & ~view.named("multi_tensor|distribution_"), HALVES, "Use FP32 in {}",
+        ("precision", doubles | _of_doubles(view, doubles), HALVES, "Use FP32 in {}",
          "kernel", "Kernels with values in FP64", "FP64", LEAST),
-        (_matching(view, _READS_FP32), NARROW_READS, "Store in 16 bits what {} read", "kernel",
-         "Kernels that read tables or matrices of FP32", "FP32", READS),
+        ("precision", _matching(view, _READS_FP32), NARROW_READS, "Store in 16 bits what {} read", "kernel",
+         "Kernels that read matrices of FP32", "FP32", READS),
+        ("memory_roof", _matching(view, _ROWS_FP32), NARROW_READS, "Store in 16 bits what {} read", "kernel",
+         "Kernels that read rows of tables of FP32", "FP32", READS),
     ):  # fmt: skip
         wide = view.kernels & wide
         time, count = view.time(wide), view.of_step(np.count_nonzero(wide))
@@ -93,12 +97,28 @@ def _precision(view: View) -> Iterator[Proposal]:
             return changes.scale(base, wide, least + share * (most - least))
 
         yield Proposal(
-            kind="precision", about=symbols.short(view.most(wide)),
+            kind=kind, about=symbols.short(view.most(wide)),
             title=title.format(count_of(round(count), what)),
             sentence=f"{said} take {duration(time)} of each step.", change=narrow,
             count=count, time_ns=time, lossy=True, wrong_if=f"the results need the precision of {needs}",
             do=f"{do('precision', 'no_tf32')}." if what == "product" and old else "",
         )  # fmt: skip
+
+
+def _of_doubles(view: View, doubles: Bools) -> Bools:
+    """Return kernels without a signature, as CuPy compiles those of a user, that one in FP64 follows each time."""
+    found = np.zeros(len(view.names), bool)
+    if view.library not in ("cupy", "cuda") or not doubles.any():
+        return found
+    plain = view.kernels & of_each(view.names, lambda name: bool(_PLAIN.fullmatch(name)), bool)
+    for rows in rows_by(view.graph.o_stream, len(view.graph.stream_names)):
+        rows = rows[view.kernels[rows]]
+        following = np.append(rows[1:], rows[:1])
+        found[rows[plain[rows] & doubles[following]]] = True
+    for name in set(view.names[found]):
+        same = view.names == name
+        found[same] = found[same].all()
+    return found
 
 
 def _matching(view: View, pattern: re.Pattern[str]) -> Bools:
@@ -143,8 +163,18 @@ def _casts(view: View, casts: Bools) -> Iterator[Proposal]:
             f"another type, for {duration(time)}."
         ),
         change=lambda base, share: changes.drop(base, again, share=share), count=count, time_ns=time,
+        best_ns=_beside_ns(view, again), better="the kernels beside it that work on what it converts",
         wrong_if="the tensors have different values each time",
     )  # fmt: skip
+
+
+def _beside_ns(view: View, casts: Bools) -> float:
+    """Return the time of these conversions and of what works element by element, or copies, right beside them."""
+    near = casts | pointwise(view) | (view.kernels & view.named(_COPY))
+    found = [rows for rows in changes.neighbours(view.graph, near) if casts[rows].any()]
+    inside = casts.copy()
+    inside[np.concatenate([np.zeros(0, np.int64), *found])] = True
+    return view.time(inside)
 
 
 def _layout(view: View, others: Bools) -> Iterator[Proposal]:
@@ -310,6 +340,8 @@ def _small_grids(view: View) -> Iterator[Proposal]:
                 f"another for {duration(time)}."
             ),
             change=beside, count=count, time_ns=time, wrong_if="each kernel needs the result of the one before",
+            best_ns=time * (1 - graph.o_fill[few].max()) if view.step.phase.launches < 2 else None,
+            better="kernels of several such steps beside each other",
         )  # fmt: skip
         return
     yield Proposal(
