@@ -9,7 +9,7 @@ import pytest
 
 from analysis.capture.model import Capture
 from analysis.diagnosis import savers
-from analysis.diagnosis.built import Built, as_built
+from analysis.diagnosis.built import Built, Given, as_built
 from analysis.diagnosis.savers import Saver, StepAnswer, answer, answers, rules, total_ns, touched
 from analysis.diagnosis.step_rules.view import Proposal
 from analysis.diagnosis.vocabulary import do
@@ -53,7 +53,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Proposal]:
     monkeypatch.setattr(savings, "saving", saving)
     monkeypatch.setattr(savings, "together", both)
     monkeypatch.setattr(savings, "after", lambda step, change: step.bases)
-    monkeypatch.setattr(savers, "as_built", lambda kind, *part: Built(0.0, 0.0, 1.0).of(*part))
+    monkeypatch.setattr(savers, "as_built", lambda kind, *part: Built(0.0, 0.0, 1.0, 0.0).of(*part))
     monkeypatch.setattr(savers, "PAUSE", 0.0)
     monkeypatch.setattr(savers, "CLEAR", 0.0)
     monkeypatch.setattr(savers, "HIDDEN", 0.05)
@@ -241,12 +241,37 @@ def test_a_change_stands_alone_if_it_likely_saves_a_hundredth(
 def test_what_is_built_saves_less_or_more_than_what_is_replayed(
     low: float, high: float, most: float | None, built: tuple[float, float]
 ) -> None:
-    found = Built(0.1, 0.15, 1.3).of(low, high, most)
+    found = Built(0.1, 0.15, 1.3, 0.0).of(low, high, most)
     assert (found.low, found.high) == pytest.approx(built)
     better = max(high, min(0.75, 2 * high)) if low >= 0.01 else high
-    assert Built(0.1, 0.15, 1.3).of(low, high, most, 0.75) == Built(0.1, 0.15, 1.3).of(low, better, most)
+    assert Built(0.1, 0.15, 1.3, 0.0).of(low, high, most, 0.75) == Built(0.1, 0.15, 1.3, 0.0).of(low, better, most)
     assert savers._of(on_step(), Saving(*built)) == Saving(built[0] * 1000, built[1] * 1000)
     assert savers._of(on_step(), Saving(0.0, 0.0)) == Saving(0.0, 0.0)
+
+
+@pytest.mark.parametrize(("cut", "ends"), [(0.0, (0.5, 1.0)), (0.5, (0.365, 0.865)), (1.0, (0.3, 0.8))])
+def test_what_is_wider_than_half_of_the_step_gives_way_at_one_end_or_both(
+    cut: float, ends: tuple[float, float]
+) -> None:
+    found = Built(0.5, 1.0, 2.0, cut).of(0.46, 0.8)
+    assert (found.low, found.high) == pytest.approx(ends)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "ends"),
+    [
+        (0.4, 0.5, (0.35, 0.55)),  # as wide as `widest`, half of it upwards
+        (0.04, 0.05, (0.0325, 0.0575)),  # half as wide as the saving
+        (0.3, 0.6, (0.36, 0.6)),  # no wider than is allowed: the lower end rises
+        (0.025, 0.028, (0.025, 0.028)),  # a small one is as its replay says
+        (0.01, 0.04, (0.0, 0.04)),  # what surely saves less than 2 % may save nothing
+        (-0.015, 0.4, (0.16, 0.4)),
+        (0.9, 1.0, (0.8, 1.0)),
+    ],
+)
+def test_a_given_change_is_known_as_well_as_built_ones_were(low: float, high: float, ends: tuple[float, float]) -> None:
+    found = Given(0.5, 0.2, 0.5).of(low, high)
+    assert (found.low, found.high) == pytest.approx(ends)
 
 
 @pytest.mark.parametrize("kind", kinds())

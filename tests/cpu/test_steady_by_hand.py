@@ -386,6 +386,22 @@ def test_slow_steps_lead_as_start_up_or_are_slow() -> None:
     assert (found.first, found.slow.tolist()) == (2, [5])
 
 
+@pytest.mark.parametrize(
+    ("apart", "walls"),
+    [
+        ([10, 10, 95], [110]),
+        ([95, 10, 10], [110, 30]),
+        ([10, 10, 30], [45, 31]),
+    ],  # ends with host work; does not; a little
+)
+def test_of_two_steps_the_second_does_not_count_if_host_work_ends_the_first(apart: list[int], walls: list[int]) -> None:
+    """Three launches each; a call of no launch ends 5 before the first one of the second step."""
+    before = launched([0, 1, 2] * 2, apart=[10, *apart, 10, 10]).before_ns
+    before[3] = 10 + sum(apart) - 5
+    found, _ = steps_of([0, 1, 2] * 2, [0, 3], apart=[10, *apart, 10, 10], before_ns=before)
+    assert found.wall_ns.tolist() == walls
+
+
 def test_a_marker_begins_its_steps() -> None:
     """Ranges begin 2 before the first launch of a step, one of them 7 before, before the call before it returned."""
     start = np.array([8, 38, 68, 98])

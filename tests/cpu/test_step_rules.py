@@ -290,7 +290,7 @@ def test_a_wait_that_outlasts_the_gpu_gives_memory_of_a_pool_back(late: int, kin
     first = claims_on([*WARM_UP, *[*program, waits] * 14])[0]
     assert first.kind == kind
     if kind == "allocation":
-        assert 300 * US < first.saves_ns.low < 800 * US < first.saves_ns.high < 1_300 * US
+        assert 300 * US < first.saves_ns.low < 800 * US < first.saves_ns.high < 1_400 * US
 
 
 def test_xla_waits_for_what_it_reads_after_a_host_function() -> None:

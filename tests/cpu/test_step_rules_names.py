@@ -66,7 +66,7 @@ NARROW = {
 def test_wide_types_in_names_are_seen(name: str) -> None:
     kernel, least = TYPES[name]
     first = claims_on([*WARM_UP, *spaced(3, launched((kernel, 400, WIDE)), 4) * 14])[0]
-    assert first.kind == "precision"
+    assert first.kind == ("memory_roof" if "table" in name else "precision")
     assert first.saves_frac is not None
     assert (first.saves_frac.low or 0) > least
 
@@ -75,6 +75,34 @@ def test_wide_types_in_names_are_seen(name: str) -> None:
 def test_narrow_types_are_left_alone(name: str) -> None:
     found = claims_on([*WARM_UP, *spaced(3, launched((NARROW[name], 400, WIDE)), 4) * 14])
     assert "precision" not in {one.kind for one in found}
+
+
+SUM = "void cub::DeviceReduceKernel<Policy, {0} *, {0}>({0} const *)"
+
+
+@pytest.mark.parametrize(("kernel", "of", "wide"), [("series", "double", True), ("series", "float", False), ("series(float *)", "double", False), ("sm90_xmma_gemm_f64f64_f64f64_f64_nn_n", "double", False)])  # fmt: skip
+def test_a_kernel_without_a_signature_has_the_type_of_the_one_after_it(kernel: str, of: str, *, wide: bool) -> None:
+    found = claims_on([*WARM_UP, *spaced(3, launched((kernel, 400, WIDE), (SUM.format(of), 9, WIDE)), 4) * 14])
+    assert [one.subject for one in found if one.kind == "precision"] == ["series"] * wide
+
+
+def test_a_cast_may_take_what_works_on_its_result_with_it() -> None:
+    cast = ("void at::native::unrolled_elementwise_kernel<direct_copy_kernel_cuda, LoadWithCast<1>>(int)", 200, WIDE)
+    scaled = ("void at::native::vectorized_elementwise_kernel<4, MulFunctor<float>>(int)", 190, WIDE)
+    highs = []
+    for kernels in ((cast, ("work", 190, WIDE)), (cast, scaled)):
+        first = claims_on([*WARM_UP, *spaced(3, launched(*kernels, ("gemm_tensorop", 100, WIDE)), 4) * 14])[0]
+        assert first.kind == "repeated_casts"
+        assert first.saves_frac is not None
+        highs.append(first.saves_frac.high or 0.0)
+    assert highs[0] < 0.7 < highs[1]
+
+
+def test_kernels_of_several_steps_may_run_beside_each_other() -> None:
+    first = claims_on([*WARM_UP, *spaced(3, launched(("filter(float *)", 500, "2x1x1")), 4) * 40])[0]
+    assert first.kind == "serial_streams"
+    assert first.saves_frac is not None
+    assert (first.saves_frac.high or 0.0) > 0.9
 
 
 COMPILED = {

@@ -110,7 +110,8 @@ def _of_doubles(view: View, doubles: Bools) -> Bools:
     found = np.zeros(len(view.names), bool)
     if view.library not in ("cupy", "cuda") or not doubles.any():
         return found
-    plain = view.kernels & of_each(view.names, lambda name: bool(_PLAIN.fullmatch(name)), bool)
+    own = of_each(view.names, lambda name: bool(_PLAIN.fullmatch(name)) and not symbols.is_closed(name), bool)
+    plain = view.kernels & own & ~of_each(view.names, lambda name: kind_of_kernel(name) == MATRIX, bool)
     for rows in rows_by(view.graph.o_stream, len(view.graph.stream_names)):
         rows = rows[view.kernels[rows]]
         following = np.append(rows[1:], rows[:1])
