@@ -18,14 +18,13 @@ if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from analysis.formats.console import documented
-from analysis.formats.place import IN_CHECKOUT, program
+from analysis.formats.place import here, program
 
 if TYPE_CHECKING:
     from analysis.page.fleet import Answer
     from analysis.store.questions import Store
 
 PROGRAM = program("fleet.py", "fleet")
-INSTALL = "make fleet" if IN_CHECKOUT else "pip install 'kernel-ledger[fleet]'"
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
@@ -42,7 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if error.name not in ("cloudpickle", "dask", "distributed", "duckdb", "fsspec", "scipy"):
             raise
-        print(f"{PROGRAM}: needs the package {error.name}; install it with {INSTALL}.", file=sys.stderr)
+        install = here("make fleet", f"pip install {error.name}")
+        print(f"{PROGRAM}: needs the package {error.name}; install it with {install}.", file=sys.stderr)
         return MISSING
     except OSError as error:
         print(

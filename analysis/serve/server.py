@@ -1,6 +1,6 @@
 """Serve captures to a language model by the Model Context Protocol, over standard input and output.
 
-Only the given folders are read, and nothing is written. It needs the package `mcp`: pip install 'kernel-ledger[mcp]'.
+Only the given folders are read, and nothing is written. It needs the package `mcp`, version 2.
 """
 
 import argparse
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         from mcp.server.mcpserver import MCPServer
     except ImportError:
-        print(f"{PROGRAM}: it needs the package mcp, version 2: pip install 'kernel-ledger[mcp]'", file=sys.stderr)
+        print(f"{PROGRAM}: it needs the package mcp, version 2: pip install 'mcp>=2'", file=sys.stderr)
         return MISSING
     from analysis.serve.answers import Answers
     from analysis.serve.shelf import Shelf

@@ -262,7 +262,7 @@ def test_the_command_says_what_it_lacks(tmp_path: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setitem(sys.modules, "mcp.server.mcpserver", None)
     assert main([str(tmp_path)]) == 127
-    assert "pip install 'kernel-ledger[mcp]'" in capsys.readouterr().err
+    assert "pip install 'mcp>=2'" in capsys.readouterr().err
 
 
 @pytest.mark.slow
