@@ -1,7 +1,7 @@
 """Read captures on Kubernetes: `python examples/fleet/kubernetes.py s3://bucket/captures /store`.
 
 It needs `pip install dask-kubernetes s3fs`, the operator of Dask in the cluster, an image with this
-project, its extra `fleet` and s3fs at the same path as here, and a volume at /store that every pod and this machine mount.
+project, its extra `fleet` and s3fs at the same path as here, and a volume at /store for each pod and this machine.
 """
 
 import argparse
