@@ -257,7 +257,7 @@ def test_no_text_of_the_command_names_what_only_a_checkout_has(wheel, tmp_path):
     words += ["report all --out fusion --only fusion", "report ncu --only roofline"]
     done = subprocess.run(
         [sys.executable, "-P", "-c", EACH_COMMAND, *words], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(wheel)},
-        capture_output=True, text=True, timeout=120,
+        capture_output=True, text=True, timeout=600,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     told = dict(map(json.loads, done.stdout.splitlines()))
