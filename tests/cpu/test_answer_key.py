@@ -84,6 +84,7 @@ def test_kernels_declare_known_causes_and_enough_clean_ones(name: str, least: in
         ("kernels_2", 32, 38, 10, (0, 6)),
         ("kernels_3", 16, 29, 9, (1, 8)),
         ("kernels_4", 29, 26, 9, (6, 6)),
+        ("kernels_5", 17, 13, 7, (4, 5)),
     ],
 )
 def test_causes_of_unseen_kernels_stay_as_right_as_they_were(
