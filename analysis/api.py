@@ -12,7 +12,6 @@ analysis.save("runs/mine")
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +19,6 @@ from pathlib import Path
 import pandas as pd
 
 from analysis import pipeline, studies
-from analysis.capture.convert import converted
 from analysis.capture.load import load as read
 from analysis.capture.model import Capture
 from analysis.capture.text import locale_style
@@ -38,18 +36,15 @@ from analysis.tables.lanes import Lanes, lanes_of
 Images = dict[str, dict[str, bytes]]
 
 
-def load(*paths: str | Path, locale: str | None = None, convert: bool = False, progress: bool = False) -> Capture:
+def load(*paths: str | Path, locale: str | None = None, progress: bool = False) -> Capture:
     """Read exports of nsys, ncu and torch.profiler: files, or folders of files. The content of a file tells its kind.
 
-    `locale` tells how the exports write numbers where they do not prove it. `convert` exports binary reports first,
-    with the nsys and ncu of this machine.
+    `locale` tells how the exports write numbers where they do not prove it.
 
     Raises: LedgerError, one sentence, for unusable input.
     """
-    given = [Path(path) for path in paths]
     style = locale_style(locale) if locale is not None else None
-    with converted(given) if convert else nullcontext(given) as readable:
-        return read(readable, progress=progress, style=style)
+    return read([Path(path) for path in paths], progress=progress, style=style)
 
 
 def analyse(capture: Capture, *, extrapolate: bool = False, only: str | None = None) -> Analysis:

@@ -70,7 +70,7 @@ def _run(options: argparse.Namespace) -> int:
 
     paths = options.paths or [_run_with(options.only)]
     if options.trace is not None:
-        return _write_trace(options.trace, paths, options.locale, options.convert)
+        return _write_trace(options.trace, paths, options.locale)
 
     def made_of(sources: Sequence[Path]) -> tuple[Path, Analysis]:
         out = options.out or default_out(sources[0])
@@ -78,7 +78,7 @@ def _run(options: argparse.Namespace) -> int:
             raise UsageError(f"--out {out} is a file; name a folder")
         analysis = build(
             sources, out, extrapolate=options.extrapolate_siblings, only=options.only, quiet=options.quiet,
-            locale=options.locale, convert=options.convert,
+            locale=options.locale,
         )  # fmt: skip
         return out, analysis
 
@@ -140,10 +140,6 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--locale", metavar="NAME",
         help="how the exports write numbers where they do not prove it: C, en, de, fr, de_CH …",
     )  # fmt: skip
-    parser.add_argument(
-        "--convert", action="store_true",
-        help="export .nsys-rep, .qdrep, .qdstrm and .ncu-rep files first, with the nsys and ncu of this machine",
-    )  # fmt: skip
     parser.add_argument("--only", choices=["roofline", "fusion"], help="write only this figure and its tables")
     parser.add_argument(
         "--kernel", metavar="NAME",
@@ -179,13 +175,13 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
-def _write_trace(file: Path, paths: Sequence[Path], locale: str | None, convert: bool) -> int:
+def _write_trace(file: Path, paths: Sequence[Path], locale: str | None) -> int:
     """Write the timeline of a capture for another viewer, and say how to open it."""
     from analysis import api
     from analysis.facts import Facts
     from analysis.page import trace
 
-    facts = Facts(api.load(*paths, locale=locale, convert=convert))
+    facts = Facts(api.load(*paths, locale=locale))
     if facts.gpu_ops.empty and facts.ranges.empty:
         print(f"{PROGRAM}: {', '.join(map(_shown, paths))}: holds no timeline; add a trace of nsys", file=sys.stderr)
         return 3
@@ -343,7 +339,6 @@ def build(
     only: str | None = None,
     quiet: bool = True,
     locale: str | None = None,
-    convert: bool = False,
 ) -> Analysis:
     """Write a report into `out`, and return it. A failure leaves no file.
 
@@ -361,7 +356,7 @@ def build(
             progress.update()
 
         stage("reading exports")
-        capture = api.load(*paths, locale=locale, convert=convert, progress=shown)
+        capture = api.load(*paths, locale=locale, progress=shown)
         stage("building tables and figures")
         analysis = api.analyse(capture, extrapolate=extrapolate, only=only)
         if only is None or analysis.images or len(analysis.tables.get(only, ())):

@@ -216,7 +216,7 @@ def _kernels_clash() -> Line:
         "no HF `kernels`",
         "missing",
         f"Hugging Face kernels {version} is installed: transformers would find our folder kernels/ instead",
-        "`pip uninstall kernels` in this environment, or use --weights random or a .safetensors file",
+        "`pip uninstall kernels` in this environment, or use --weights random",
     )
 
 

@@ -609,7 +609,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--mode", choices=("bare", "capture", "cpu"), required=True)
     parser.add_argument("--out", type=Path, required=True, help="folder for the files of this run")
     parser.add_argument("--workloads", default="", help=f"comma-separated, such as {', '.join(WORKLOADS)}")
-    parser.add_argument("--weights", default=RANDOM, help="random (default), gpt2, a folder, a .safetensors file")
+    parser.add_argument("--weights", default=RANDOM, help="random (default), gpt2, or a folder")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--dtype", choices=tuple(DTYPES), default="float32")
     parser.add_argument("--softmax-fused", default=None, help="variant of the second model (default: the best)")
@@ -656,7 +656,7 @@ def make_plan(argv: Sequence[str]) -> Plan:
     weights = None
     if not options.only:
         config = parse_config(options.config) if options.config else None
-        if config is not None and options.weights != RANDOM and not options.weights.endswith(".safetensors"):
+        if config is not None and options.weights != RANDOM:
             raise UsageError("--config sizes random weights and a checkpoint has its own: leave one of the two out.")
         weights = load_weights(options.weights, options.seed, config)
     names = [name for name in options.workloads.split(",") if name]

@@ -1,11 +1,10 @@
-"""Load parameters from a seed, the hub, a local folder, or a safetensors file.
+"""Load parameters from a seed, the hub, or a local folder.
 
 Only a checkpoint needs transformers. `import_transformers` first looks for the Hugging Face package `kernels`: with it
 installed, transformers cannot be imported here, and the error says what to do.
 """
 
 import hashlib
-import json
 import math
 import re
 from collections.abc import Mapping
@@ -40,24 +39,22 @@ def import_transformers() -> Any:
     if version := hidden_package():
         raise InputError(
             f"The Hugging Face package `kernels` {version} is installed and this repository's folder kernels/ "
-            "hides it from transformers: run `pip uninstall kernels` in this environment, or give --weights a "
-            ".safetensors file, which needs no transformers."
+            "hides it from transformers: run `pip uninstall kernels` in this environment, or use --weights random."
         )
     try:
         import transformers
     except ImportError as error:
         raise InputError(
-            f"transformers cannot be imported ({_one_line(error)}): run `pip install transformers`, or give "
-            "--weights random or a .safetensors file, which need none."
+            f"transformers cannot be imported ({_one_line(error)}): run `pip install transformers`, or use "
+            "--weights random, which needs none."
         ) from error
     return transformers
 
 
 def load_weights(weights: str = RANDOM, seed: int = 0, config: GPT2Config | None = None) -> Weights:
-    """Resolve `--weights`: "random", a folder, a .safetensors file (or one of several shards), or a hub name ("gpt2").
+    """Resolve `--weights`: "random", a folder that save_pretrained wrote, or a hub name ("gpt2").
 
-    `config` gives the sizes of random weights. A checkpoint has its own sizes. A safetensors file without a config.json
-    beside it has heads of 64 channels, like all published sizes, unless `config` names another number.
+    `config` gives the sizes of random weights. A checkpoint has its own sizes.
     Raises: InputError (missing, unreadable or mismatched checkpoint), UsageError (neither a file nor a name)
     """
     if weights == RANDOM:
@@ -66,14 +63,10 @@ def load_weights(weights: str = RANDOM, seed: int = 0, config: GPT2Config | None
     path = Path(weights).expanduser()
     if path.is_dir():
         return _from_transformers(str(path), f"folder {path.name}", "local", local=True)
-    if path.is_file():
-        if path.suffix != ".safetensors":
-            raise InputError(f"{weights} is not a .safetensors file: give one, or the checkpoint's folder.")
-        return _from_safetensors(path, config)
-    if path.suffix == ".safetensors" or path.is_absolute() or weights.startswith((".", "~")):
-        raise InputError(f"{weights} was not found: give --weights an existing file or folder, or a hub name.")
+    if path.exists() or path.is_absolute() or weights.startswith((".", "~")):
+        raise InputError(f"{weights} is no folder of a checkpoint: give one, or a hub name.")
     if not _HUB_NAME.fullmatch(weights):
-        raise UsageError(f"--weights {weights!r} is not a file, folder or hub name: use random, gpt2, or a path.")
+        raise UsageError(f"--weights {weights!r} is neither a folder nor a hub name: use random, gpt2, or a path.")
     return _from_transformers(weights, f"checkpoint {weights}", f"transformers:{weights}", local=False)
 
 
@@ -157,8 +150,6 @@ def _random_state(config: GPT2Config, seed: int) -> dict[str, Any]:
 def _from_transformers(name: str, label: str, source: str, local: bool) -> Weights:
     if local and not (Path(name) / "config.json").is_file():
         raise InputError(f"The {label} has no config.json: give the folder that save_pretrained wrote.")
-    if local:
-        _shards(Path(name))  # says which is missing; transformers only that one is
     transformers = import_transformers()
     transformers.utils.logging.disable_progress_bar()
     try:
@@ -175,88 +166,22 @@ def _from_transformers(name: str, label: str, source: str, local: bool) -> Weigh
             f"transformers could not load the {label} ({_one_line(error)}): check the name, the files and, "
             "for a hub name, the network."
         ) from error
-    missing = sorted(set(report["missing_keys"]) - {"lm_head.weight"})
-    if missing or report["mismatched_keys"]:
-        found = f"lacks {missing[0]}" if missing else "has tensors of the wrong shape"
+    lacks = sorted(set(report["missing_keys"]) - {"lm_head.weight"})
+    more = sorted(name for name in report["unexpected_keys"] if not _NOT_WEIGHTS.search(name))
+    if lacks or more:
+        found = f"lacks {lacks[0]}" if lacks else f"has the unknown tensor {more[0]}"
         raise InputError(f"The {label} {found}: it does not fit its config.json, so get it again.")
-    return _checked(GPT2Config.from_dict(declared.to_dict()), model.state_dict(), label, source)
-
-
-def _from_safetensors(path: Path, config: GPT2Config | None) -> Weights:
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    state: dict[str, Any] = {}
-    parts = _shards(path.parent)
-    for part in parts if path in parts else [path]:
-        try:
-            state |= load_file(part)
-        except (SafetensorError, OSError) as error:
-            raise InputError(
-                f"{part.name} cannot be read as safetensors ({_one_line(error)}): get it again."
-            ) from error
-    beside = path.with_name("config.json")
-    if beside.is_file():
-        try:
-            config = GPT2Config.from_dict(json.loads(beside.read_text(encoding="utf-8")))
-        except (ValueError, TypeError, AttributeError) as error:
-            raise InputError(f"config.json beside {path.name} is not a GPT-2 configuration: get it again.") from error
-    return _checked(config or _infer_config(_plain_names(state), path.name), state, path.name, "local")
-
-
-def _shards(folder: Path) -> list[Path]:
-    """Return the files that make up a checkpoint, as the index in its folder says; none without an index."""
-    index = folder / "model.safetensors.index.json"
-    if not index.is_file():
-        return []
-    try:
-        names = {Path(name).name for name in json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()}
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise InputError(f"{index.name} is not an index of shards: get it again.") from error
-    parts = [folder / name for name in sorted(names)]
-    if missing := [part.name for part in parts if not part.is_file()]:
-        raise InputError(f"{index.name} names {missing[0]}, which is missing: get all files of the checkpoint.")
-    return parts
-
-
-def _infer_config(state: Mapping[str, Any], label: str) -> GPT2Config:
-    """Return sizes from the shapes of the tensors, with heads of 64 channels as in every published GPT-2."""
-    try:
-        (vocab_size, n_embd), n_positions = state["wte.weight"].shape, state["wpe.weight"].shape[0]
-        n_inner = state["h.0.mlp.c_fc.weight"].shape[1]
-    except (KeyError, ValueError, IndexError) as error:
-        raise InputError(f"{label} holds no GPT-2 (no {error}): give a GPT-2 checkpoint.") from error
-    if n_embd % 64:
-        raise InputError(f"{label} has {n_embd} channels, no multiple of 64: put its config.json beside it.")
-    layers = {int(found[1]) for name in state if (found := re.match(r"h\.(\d+)\.", name))}
-    return GPT2Config(vocab_size, n_positions, n_embd, max(layers) + 1, n_embd // 64, n_inner)
+    state = _plain_names(model.state_dict())
+    head = state.pop("lm_head.weight", None)
+    if head is not None and not torch.equal(head, state["wte.weight"]):
+        raise InputError(f"The {label} has an lm_head of its own, which this harness ties: use a tied one.")
+    return Weights(GPT2Config.from_dict(declared.to_dict()), state, source, _digest(state))
 
 
 def _plain_names(state: Mapping[str, Any]) -> dict[str, Any]:
     """Return names without the `transformer.` prefix, and without the masks that old checkpoints hold."""
     plain = {name.removeprefix("transformer."): tensor for name, tensor in state.items()}
     return {name: tensor for name, tensor in plain.items() if not _NOT_WEIGHTS.fullmatch(name)}
-
-
-def _checked(config: GPT2Config, state: Mapping[str, Any], label: str, source: str) -> Weights:
-    """Compare names and shapes with the model's. Raises InputError with the first difference."""
-    plain = _plain_names(state)
-    head = plain.pop("lm_head.weight", None)
-    with torch.device("meta"):
-        expected = {name: tuple(tensor.shape) for name, tensor in GPT2(config).state_dict().items()}
-    for name in sorted(expected.keys() | plain.keys()):
-        if name not in plain:
-            raise InputError(f"The {label} lacks {name}: the GPT-2 checkpoint is incomplete, so get it again.")
-        if name not in expected:
-            raise InputError(f"The {label} has the unknown tensor {name}: give a plain GPT-2 checkpoint.")
-        if tuple(plain[name].shape) != expected[name]:
-            raise InputError(
-                f"The {label} has {name} of shape {tuple(plain[name].shape)} where the configuration means "
-                f"{expected[name]}: the two do not belong together."
-            )
-    if head is not None and not torch.equal(head, plain["wte.weight"]):
-        raise InputError(f"The {label} has an lm_head of its own, which this harness ties: use a tied one.")
-    return Weights(config, plain, source, _digest(plain))
 
 
 def _digest(state: Mapping[str, Any]) -> str:

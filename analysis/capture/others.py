@@ -95,7 +95,7 @@ def of_binary(head: bytes, name: str) -> Named | None:
     if head.startswith(_REPORT):
         return "a binary nsys report", (
             f"export it with `nsys export --type sqlite --force-overwrite true --output {stem}.sqlite {file}` and give "
-            f"{stem}.sqlite, or let --convert run that where nsys is installed"
+            f"{stem}.sqlite"
         )
     if head.startswith(_NCU_REPORT):
         return "a binary ncu report", (
@@ -104,8 +104,7 @@ def of_binary(head: bytes, name: str) -> Named | None:
     if _STREAM in head[:4096]:
         return "an unfinished nsys capture", (
             f"run `QdstrmImporter -i {file} -o {stem}.nsys-rep`, which is in the folder host-linux-x64 of nsys, then "
-            f"`nsys export --type sqlite --output {stem}.sqlite {stem}.nsys-rep`, and give {stem}.sqlite, or let "
-            "--convert run both where they are installed"
+            f"`nsys export --type sqlite --output {stem}.sqlite {stem}.nsys-rep`, and give {stem}.sqlite"
         )
     return None
 

@@ -285,9 +285,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = documented("python -m studies.dropin.measure", __doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder for dropin.json")
     parser.add_argument("--models", nargs="+", default=[GPT2], choices=list(MODELS), help="their shapes")
-    parser.add_argument(
-        "--weights", default=RANDOM, help="of gpt2: random (default), a hub name, a folder or .safetensors file"
-    )
+    parser.add_argument("--weights", default=RANDOM, help="of gpt2: random (default), a hub name or a folder")
     parser.add_argument("--seconds", type=float, default=600.0, help="begin nothing after so many seconds")
     options = parser.parse_args(arguments)
     return guarded(lambda: run(options, ["studies.dropin.measure", *(arguments or sys.argv[1:])]))

@@ -679,7 +679,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def add_model_options(parser: argparse.ArgumentParser, dtypes: Iterable[str], dtype: str) -> None:
     """Add the options that say which GPT-2 a study takes, in which of `dtypes`, and where."""
-    parser.add_argument("--weights", default=RANDOM, help="random (default), gpt2, a folder, a .safetensors file")
+    parser.add_argument("--weights", default=RANDOM, help="random (default), gpt2, or a folder")
     parser.add_argument("--config", default="", help="sizes of random weights, such as n_layer=2,n_embd=128")
     parser.add_argument("--dtype", choices=tuple(dtypes), default=dtype)
     parser.add_argument("--seed", type=int, default=0)

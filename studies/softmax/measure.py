@@ -86,7 +86,7 @@ def run_gpt2_benchmark(
 ) -> dict[str, Any]:
     """Time a decode step of GPT-2 with each attention in turn, ours and the fused softmax among them.
 
-    weights  "random", a hub name, a folder or a .safetensors file
+    weights  "random", a hub name or a folder
     seconds  begin nothing later
     models   names of studies.dropin.models.MODELS; without a GPU they have two small layers
 

@@ -256,7 +256,6 @@ def test_running_out_of_gpu_memory_is_one_sentence(
         (["--samples", "-1"], 2, "--samples"),
         (["--only", "selftest"], 2, "--only"),
         (["--softmax-fused", "v99"], 2, "v99"),
-        (["--weights", "nowhere.safetensors"], 3, "nowhere.safetensors"),
         (["--weights", "gpt2"], 2, "--config"),
     ],
 )
