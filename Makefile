@@ -37,8 +37,8 @@ profile: setup-announce setup-harness  ## profile GPT-2, or CMD='python my_model
 test: setup-tests  ## run all tests but those of kernels/, studies/ and in a browser (ARGS='-n 0': one by one)
 	@env -u PYTHON $(PY) -m pytest -n auto --maxprocesses 8 --dist loadgroup --ignore tests/browser --studies=without $(ARGS)
 
-test-studies: setup-tests  ## run the tests that guard only kernels/ or studies/
-	@env -u PYTHON $(PY) -m pytest -n auto --maxprocesses 8 --dist loadgroup --studies=only tests/cpu $(ARGS)
+test-studies: setup-tests  ## run the tests that guard only kernels/, studies/ or what adding one thing takes
+	@env -u PYTHON $(PY) -m pytest -n auto --maxprocesses 8 --dist loadgroup --ignore tests/browser --studies=only $(ARGS)
 
 test-fast: setup-tests  ## run the quick tests of the analysis, while you edit
 	@env -u PYTHON $(PY) -m pytest -n auto --maxprocesses 8 --dist loadgroup --fast --studies=without tests/cpu $(ARGS)

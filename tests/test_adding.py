@@ -22,7 +22,7 @@ from tests.checkout import by_git
 from tests.cpu.test_report import EXEC, NCU, RANGES, TRACE
 
 ROOT = Path(__file__).resolve().parents[1]
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("adding")]
+pytestmark = [pytest.mark.slow, pytest.mark.studies, pytest.mark.xdist_group("adding")]
 
 # What is added, by whom, and how many files are written for it.
 ADDITIONS: dict[str, tuple[Callable[[Path], None], int]] = {

@@ -14,13 +14,21 @@ from analysis.show import document, dumped
 from analysis.tables.declare import Table
 
 ROOT = Path(__file__).resolve().parents[2]
+OF_STUDIES = {
+    "h100-decode", "h100-studies", "h200-accounting", "h200-decode", "h200-gpt2-layers", "h200-lectures",
+    "h200-multi-gpu", "h200-studies",
+}  # fmt: skip
 BUILT = [path.parent for path in sorted((ROOT / "reports").glob("*/report.json"))]
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("folder", BUILT, ids=lambda folder: folder.name)
-def test_a_committed_report_is_built_again(folder: Path) -> None:
+@pytest.mark.parametrize("name", sorted({folder.name for folder in BUILT} - OF_STUDIES))
+def test_a_committed_report_is_built_again(name: str) -> None:
+    build_again(ROOT / "reports" / name)
+
+
+def build_again(folder: Path) -> None:
     capture = api.load(folder / "captures")
     built = pipeline.analyse(capture, api.declared(capture))
     report, _ = pipeline.draw(built, only=None)
