@@ -160,6 +160,7 @@ def test_a_document_that_is_too_long_keeps_the_kernels_and_then_says_what_it_lea
     assert document.findings[0].cells
 
 
+@pytest.mark.slow
 def test_a_hostile_text_cannot_make_the_document_longer(example: pipeline.Built) -> None:
     report: Report = structs.replace(
         example.report,

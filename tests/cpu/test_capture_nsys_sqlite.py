@@ -322,6 +322,7 @@ def graph_export(era: int) -> Export:
     return export
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("era", [2022, 2023, 2024, 2026])
 def test_graph_kernels_belong_to_the_launch_and_show_where_they_were_recorded(era: int, tmp_path: Path) -> None:
     path = graph_export(era).save(tmp_path / "x.sqlite")

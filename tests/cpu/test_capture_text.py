@@ -199,6 +199,7 @@ def test_a_decided_file_is_never_read_wrong(numbers: list[tuple[int, int]], sign
     assert [parse_number(cell, style) for cell in cells] == pytest.approx(values)
 
 
+@pytest.mark.slow
 @given(st.text(max_size=40))
 def test_no_text_breaks_the_parser(cell: str) -> None:
     try:

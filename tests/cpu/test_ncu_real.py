@@ -178,6 +178,7 @@ def test_every_name_of_the_catalogue_is_one_of_ncu(cc: str, chip: str) -> None:
     assert {name for name in wanted if not name.startswith(unlisted) and name.split(".")[0] not in listed} == set()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not ncu_rep.installed(), reason="the package ncu-report is not installed")
 @pytest.mark.parametrize("cc", metrics.verified()["unverified"])
 def test_unverified_names_are_known_to_the_newest_library(cc: str) -> None:

@@ -446,6 +446,7 @@ def test_what_if(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert "Saves" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

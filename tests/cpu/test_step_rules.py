@@ -377,6 +377,7 @@ def test_a_gpu_without_tf32_is_told_of_16_bits_and_one_without_tensor_cores_of_n
     assert all(named == "TF32" or named in one.do for one in told)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["host_work", "launch_bound", "precision"])
 def test_every_form_of_a_report_has_the_same_step_cause_and_saving(kind: str) -> None:
     made = pipeline.analyse(Machine([*WARM_UP, *PROGRAMS[kind] * 14]).capture())

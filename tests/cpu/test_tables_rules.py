@@ -128,6 +128,7 @@ def test_pages_show_what_ncu_says_as_evidence(kind: str) -> None:
     assert not any("script" in str(finding) for finding in made.report.findings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("table", "gap", "page"),
     [

@@ -256,6 +256,7 @@ def renamed(content, tables, name):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE.values(), ids=HOSTILE)
 @pytest.mark.parametrize("width", [60, 200])
 def test_no_name_breaks_the_terminal(made, name, width):
