@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Profile every example on this GPU, and keep the files to commit: packed captures, report.json and report.txt.
+# Profile every example on this GPU, and keep the files to commit: packed captures and report.json, and report.txt.
 #
 # usage: capture.sh [-n] [--budget S] [--seconds S] [--report] [NAME…]
 #
@@ -40,8 +40,8 @@ keep() { # RUN KEPT: the captures of a run, packed
   find "$2/captures" -name '*.csv' -size +8k -exec xz -9e {} +
 }
 
-report() { # KEPT RUN: report.json and report.txt of what was kept
-  (cd "$ROOT" && "$PYTHON" analysis/report.py "$1/captures" --out "$2" --text >"$1/report.txt" && cp "$2/report.json" "$1/")
+report() { # KEPT RUN: report.json (packed) and report.txt of what was kept
+  (cd "$ROOT" && "$PYTHON" analysis/report.py "$1/captures" --out "$2" --text >"$1/report.txt" && xz -9ec "$2/report.json" >"$1/report.json.xz")
 }
 
 gpu=$(find_gpu | sed -En 's/^NVIDIA (\w+).*/\L\1/p') || gpu='' # the folder of this GPU: h200

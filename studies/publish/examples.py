@@ -4,8 +4,8 @@
 
 The command prints name, build, options and command of each, with tabs, for examples/capture.sh.
 
-The header of each program in examples/ holds the expert's list. A captured example has its report.json in
-examples/<gpu>/<name>/.
+The header of each program in examples/ holds the expert's list. A captured example has its report.json,
+packed, in examples/<gpu>/<name>/.
 """
 
 import json
@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from analysis.formats import packed
 from analysis.formats.console import documented, guarded, run_program
 from analysis.formats.errors import InputError
 
@@ -73,8 +74,9 @@ def _example(folder: Path, name: str, entry: _Entry, *, is_first: bool) -> Examp
     if not source.is_file():
         raise InputError(f"examples/{FILE}: {name} names {entry.source}, which does not exist; correct `source`.")
     listed = tuple(text for _, text in _ENTRY.findall(source.read_text(encoding="utf-8")))
-    gpu = next((one for one in GPUS if (folder / one / name / "report.json").is_file()), "")
-    content = json.loads((folder / gpu / name / "report.json").read_text(encoding="utf-8")) if gpu else None
+    found = {gpu: packed.find(folder / gpu / name / "report.json") for gpu in GPUS}
+    gpu = next((gpu for gpu, file in found.items() if file.is_file()), "")
+    content = json.loads(packed.read_bytes(found[gpu])) if gpu else None
     return Example(name, entry, listed if is_first else (), content, gpu)
 
 

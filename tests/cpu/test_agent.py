@@ -14,7 +14,7 @@ from msgspec import convert, structs
 from analysis import pipeline
 from analysis.capture.load import load
 from analysis.diagnosis.lines import with_lines
-from analysis.formats import schema
+from analysis.formats import packed, schema
 from analysis.formats.agent import MOST_CHARACTERS, AgentReport
 from analysis.formats.errors import InputError, UsageError
 from analysis.formats.report import (
@@ -32,7 +32,7 @@ from tests.checkout import ROOT, loaded
 from tests.nsys_export import Export
 
 EXAMPLE = ROOT / "reports" / "h200-gpt2-fp32" / "captures"
-COMMITTED = [*(ROOT / "reports").glob("*/report.json"), *(ROOT / "examples").glob("*/*/report.json")]
+COMMITTED = [*(ROOT / "reports").glob("*/report.json"), *(ROOT / "examples").glob("*/*/report.json.xz")]
 BOUNDS = ("compute", "memory", "latency", "balanced", "comm")
 QUESTIONS = {"elimination": "why_it_runs", "faster": "", "fusion": "neighbors", "overlap": "concurrent_with"}
 
@@ -71,7 +71,7 @@ def test_every_finding_that_asks_for_a_change_says_how_to_check_it(example: pipe
 
 @pytest.mark.parametrize("path", COMMITTED, ids=lambda path: path.parent.name)
 def test_the_document_of_each_committed_run_fits_and_leaves_nothing_out(path: Path) -> None:
-    report = convert(json.loads(path.read_text("utf-8")), Report)
+    report = convert(json.loads(packed.read_bytes(path)), Report)
     text = agent.render_agent(report, {})
     document = read(text)
     assert len(text) <= MOST_CHARACTERS

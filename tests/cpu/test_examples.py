@@ -64,7 +64,7 @@ def test_what_was_captured_is_kept(gpu_machine: Machine) -> None:
     counted = [line for line in calls.splitlines() if line.startswith("ncu --nvtx")]
     assert counted
     assert not any("cuda_graph" in line for line in counted)  # --no-counters
-    assert (answer.returncode, (kept / "report.json").is_file()) == (0, True)
+    assert (answer.returncode, (kept / "report.json.xz").is_file()) == (0, True)
     late = subprocess.run([*command, "--seconds", "-1"], env=environment, capture_output=True, text=True, check=False)
     assert (late.returncode, late.stdout) == (2, "")  # options stand before names
     late = subprocess.run(
