@@ -119,7 +119,7 @@ def _common(facts: Facts, source: Source) -> dict[str, Any]:
     tool = next((name for name in ("nsys", "torch", "ncu") if versions.get(name)), None)
     return {
         "gpu": program.gpus[0] if program.gpus else None,
-        "gpus": len(facts.gpu_places) or None,
+        "gpus": facts.gpu_places["device"].nunique() or None,
         "driver": program.driver,
         "cuda": versions.get("cuda"),
         "torch": versions.get("torch"),

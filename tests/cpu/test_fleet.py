@@ -97,6 +97,7 @@ def test_every_question_has_an_answer(gathered: Store, question: str) -> None:
 
 def test_hours_add_up_to_those_of_the_captures(gathered: Store) -> None:
     limits = gathered.ask("limits")
+    assert gathered.sql("SELECT max(gpus) AS most FROM captures")["most"][0] == 2
     whole = gathered.sql("SELECT sum(wall_ns * gpus) / 3.6e12 AS hours FROM captures")["hours"][0]
     assert limits["gpu_hours"].sum() == pytest.approx(whole)
     assert limits["share_frac"].sum() == pytest.approx(1)
