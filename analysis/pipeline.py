@@ -6,6 +6,7 @@ the declared parts in the order of their needs.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 
 import pandas as pd
 from msgspec import convert, structs
@@ -45,10 +46,15 @@ FEW = 3_000_000
 Tables = dict[str, pd.DataFrame]
 
 
+@cache
+def _shared() -> tuple[Declaration, ...]:
+    found = find(analysis.tables, analysis.fusion, analysis.diagnosis, analysis.page)
+    return tuple(arrange(found, order.TABLES, order.NOTES, order.MISSING))
+
+
 def declarations() -> list[Declaration]:
     """Return what every report shares, in the order of the page. A study adds its own."""
-    found = find(analysis.tables, analysis.fusion, analysis.diagnosis, analysis.page)
-    return arrange(found, order.TABLES, order.NOTES, order.MISSING)
+    return list(_shared())
 
 
 @dataclass(frozen=True)

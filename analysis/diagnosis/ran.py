@@ -15,6 +15,7 @@ from analysis.diagnosis.spans import show_findings
 from analysis.diagnosis.step_tables import answer_steps
 from analysis.formats import symbols
 from analysis.formats.report import Bound, Disposition, KernelRow, Program, Saving, Tier, kind_of
+from analysis.replay.graph import rows_by
 from analysis.tables.conditions import user_command
 from analysis.tables.declare import Facts
 from analysis.tables.picks import short_names
@@ -129,9 +130,9 @@ def _of_step(answer: StepAnswer, bounds: Bounds) -> list[KernelRow]:
     graph = view.graph
     slack = view.parts.operations["slack_ns"].to_numpy(float)
     changed = [(one, touched(answer, one)) for one in answer.savers]
-    keys = pd.Series(view.keys)
-    found = []
-    for name, rows in keys[view.kernels].groupby(keys[view.kernels], sort=False).groups.items():
+    own, found = np.flatnonzero(view.kernels), []
+    codes, names = pd.factorize(view.keys[own])
+    for name, rows in zip(names, (own[part] for part in rows_by(codes, len(names))), strict=False):
         ns = view.of_step(graph.o_duration[rows].sum())
         if view.share(ns) < LEAST:
             continue

@@ -4,6 +4,7 @@
 dropped launch, the fused part of merged kernels, large gaps inside a captured graph. 0 and 1 bound the saving.
 """
 
+import itertools
 import re
 from dataclasses import replace
 
@@ -241,10 +242,11 @@ def neighbours(graph: Graph, ops: Bools) -> list[IntArray]:
     """Return the runs of at least two matching operations that follow each other on their stream within a step."""
     runs, most = [], max(round(len(graph.o_start) / graph.steps), 2)
     for rows in rows_by(graph.o_stream, len(graph.stream_names)):
-        edges = np.flatnonzero(np.diff(ops[rows].astype(int))) + 1
-        for part in np.split(rows, edges):
-            if len(part) and ops[part[0]]:
-                runs += [one for one in np.split(part, range(most, len(part), most)) if len(one) > 1]
+        edges = np.flatnonzero(np.diff(ops[rows].astype(np.int8), prepend=0, append=0))
+        long = np.diff(edges)[::2] > 1
+        for begin, end in zip(edges[::2][long].tolist(), edges[1::2][long].tolist(), strict=True):
+            cuts = [*range(begin, end, most), end]
+            runs += [rows[low:high] for low, high in itertools.pairwise(cuts) if high - low > 1]
     return runs
 
 

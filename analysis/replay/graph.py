@@ -338,11 +338,11 @@ class _Frame:
         found = self.call.copy()
         begin = self.ops["start_ns"].to_numpy(np.int64)
         pid = self.ops["process"].to_numpy(np.int64)
-        for row in np.flatnonzero(found < 0).tolist():
-            place = int(np.searchsorted(self.start, begin[row] - 1_000)) - 1
-            while place >= 0 and pid[row] >= 0 and self.seq_pid[self.seq[place]] != pid[row]:
-                place -= 1
-            found[row] = place
+        rows = np.flatnonzero(found < 0)
+        place, of = np.searchsorted(self.start, begin[rows] - 1_000) - 1, pid[rows]
+        while len(self.start) and (other := (place >= 0) & (of >= 0) & (self.seq_pid[self.seq[place]] != of)).any():
+            place[other] -= 1
+        found[rows] = place
         return found
 
 

@@ -8,6 +8,8 @@ A kernel's rate is not the same from its start to its end, so each group has sev
 lie around that of the group. Without them, what a kernel does late counts for its neighbours.
 """
 
+from __future__ import annotations  # else scipy.sparse loads for each report
+
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 

@@ -1,5 +1,7 @@
 """Compute how much of each sample each group of launches ran, and cut launches into pieces."""
 
+from __future__ import annotations  # else scipy.sparse loads for each report
+
 from dataclasses import dataclass
 from functools import cached_property
 
