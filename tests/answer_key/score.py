@@ -42,6 +42,7 @@ SETS = (
     "blind_5",
     "blind_6",
     "blind_7",
+    "blind_8",
     "blind_measured",
     "blind_measured_2",
 )
