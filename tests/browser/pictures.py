@@ -1,4 +1,4 @@
-"""Draw the pictures of the documents: the page of an example's capture in headless Chromium, light and dark.
+"""Draw the pictures of the documents: the pages of committed captures in headless Chromium, light and dark.
 
 python -m tests.browser.pictures           # draws all of them, after a change of a page
 python -m tests.browser.pictures first     # draws one
@@ -19,39 +19,42 @@ from tests.browser.chromium import started
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "pictures"
-CAPTURE = ROOT / "examples" / "h200" / "qwen_like" / "captures"
+EXAMPLES = ROOT / "examples"
 COLOURS, MOST_BYTES = 256, 200_000  # MOST_BYTES: of each
 
 
 class Shot(NamedTuple):
-    """One picture: the section to scroll to ("" is the top), its height in pixels, and the step to zoom to."""
+    """One picture: its capture, the section to scroll to ("" is the top), its height in pixels, and the step to zoom to."""
 
+    capture: str
     section: str
     height: int
     step: str = ""
 
 
-SHOTS = {"first": Shot("", 560), "timeline": Shot("timeline", 480, "Decoder(4 x 1)")}
+SHOTS = {
+    "first": Shot("public/mnist", "", 600),
+    "timeline": Shot("h200/qwen_like", "timeline", 480, "Decoder(4 x 1)"),
+}
 
 
-def taken(chromium: Any, page_file: Path, names: Sequence[str]) -> Iterator[tuple[str, Image.Image]]:
-    """Yield the name of each file with its picture."""
-    for name in names:
-        for scheme in ("light", "dark"):
-            size = {"width": 1280, "height": SHOTS[name].height}
-            context = chromium.new_context(viewport=size, color_scheme=scheme, reduced_motion="reduce", locale="en-US")
-            page = context.new_page()
-            page.goto(page_file.as_uri())
-            page.wait_for_timeout(500)
-            for _ in range(2 if SHOTS[name].section else 0):  # what is drawn on the way moves the section
-                page.locator(f"#{SHOTS[name].section}").evaluate("section => section.scrollIntoView()")
-                page.wait_for_timeout(400)
-            if SHOTS[name].step:
-                steps = page.locator(f"#{SHOTS[name].section} select option", has_text=SHOTS[name].step)
-                page.locator(f"#{SHOTS[name].section} select").select_option(steps.nth(1).get_attribute("value"))
-                page.wait_for_timeout(400)
-            yield name + ("-dark" if scheme == "dark" else ""), Image.open(io.BytesIO(page.screenshot())).convert("RGB")
-            context.close()
+def taken(chromium: Any, page_file: Path, shot: Shot) -> Iterator[tuple[str, Image.Image]]:
+    """Yield the ending of each file's name with its picture."""
+    for scheme in ("light", "dark"):
+        size = {"width": 1280, "height": shot.height}
+        context = chromium.new_context(viewport=size, color_scheme=scheme, reduced_motion="reduce", locale="en-US")
+        page = context.new_page()
+        page.goto(page_file.as_uri())
+        page.wait_for_timeout(500)
+        for _ in range(2 if shot.section else 0):  # what is drawn on the way moves the section
+            page.locator(f"#{shot.section}").evaluate("section => section.scrollIntoView()")
+            page.wait_for_timeout(400)
+        if shot.step:
+            steps = page.locator(f"#{shot.section} select option", has_text=shot.step)
+            page.locator(f"#{shot.section} select").select_option(steps.nth(1).get_attribute("value"))
+            page.wait_for_timeout(400)
+        yield "-dark" if scheme == "dark" else "", Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+        context.close()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -62,12 +65,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown := [name for name in names if name not in SHOTS]:
         parser.error(f"there is no picture {unknown[0]}; these are {', '.join(SHOTS)}")
     with tempfile.TemporaryDirectory() as folder, started() as chromium:
-        report.build([CAPTURE], Path(folder))
-        for name, picture in taken(chromium, Path(folder) / "report.html", names):
-            drawn = picture.quantize(COLOURS, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
-            file = FOLDER / f"{name}.png"
-            drawn.save(file, optimize=True)
-            assert file.stat().st_size <= MOST_BYTES, file
+        for name in names:
+            report.build([EXAMPLES / SHOTS[name].capture / "captures"], Path(folder))
+            for ending, picture in taken(chromium, Path(folder) / "report.html", SHOTS[name]):
+                drawn = picture.quantize(COLOURS, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
+                file = FOLDER / f"{name}{ending}.png"
+                drawn.save(file, optimize=True)
+                assert file.stat().st_size <= MOST_BYTES, file
     return 0
 
 
