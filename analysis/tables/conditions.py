@@ -169,6 +169,7 @@ _OUR_VARIABLES, _OUR_RANGES = "KERNEL_LEDGER_RANGES", "auto_ranges"  # of harnes
 _WRAPPERS = ("timeout", "nice", "env", "numactl", "stdbuf", "mpirun", "mpiexec", "srun")
 _RUNS_SCRIPTS = ("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch")
 _IS_OPTION = re.compile(r"-|[\d.]+[smhd]?$|\w+=")
+_IS_MODULE = re.compile(r"[^\W\d][\w.]*")
 
 
 def name_of_program(capture: Capture) -> str:
@@ -178,9 +179,10 @@ def name_of_program(capture: Capture) -> str:
     """
     names = set()
     for words in filter(None, map(user_command, capture.tools)):
-        module = next((word for flag, word in itertools.pairwise(words) if flag == "-m"), "")
-        module = "" if module in _RUNS_SCRIPTS else module
         script = next((word for word in words if word.endswith((".py", ".sh"))), "")
+        before = words[: words.index(script)] if script else words  # a script has a -m of its own
+        module = next((word for flag, word in itertools.pairwise(before) if flag == "-m"), "")
+        module = module if _IS_MODULE.fullmatch(module) and module not in _RUNS_SCRIPTS else ""
         binary = next((word for word in words if word not in _WRAPPERS and not _IS_OPTION.match(word)), "")
         names.add(module or re.split(r"[\\/]", script or binary)[-1])
     return names.pop() if len(names) == 1 else ""

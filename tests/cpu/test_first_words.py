@@ -41,6 +41,8 @@ def test_the_command_is_the_users(words: list[str], given: list[str]) -> None:
         (["accelerate", "launch", "train.py"], "train.py"),
         (["mpirun", "-n", "2", "./solver"], "solver"),
         (["python3", "-m", "package.tool", "data.py"], "package.tool"),
+        (["python3", "kmeans.py", "-m", "20"], "kmeans.py"),
+        (["./solver", "-m", "20"], "solver"),
     ],
 )
 def test_a_launcher_is_not_the_program(words: list[str], name: str) -> None:
