@@ -140,7 +140,8 @@ def sample_rate(text: str) -> int:
     return value
 
 
-def _launches(text: str) -> int:
+def whole(text: str) -> int:
+    """Return a whole number from 1 on. Raises: ValueError for another one."""
     value = int(text)
     if value < 1:
         raise ValueError
@@ -148,7 +149,7 @@ def _launches(text: str) -> int:
 
 
 sample_rate.__name__ = f"rate from {LEAST_HZ} to {MOST_HZ} Hz, or 0"
-_launches.__name__ = "whole number from 1 on"
+whole.__name__ = "whole number from 1 on"
 
 
 def _parser(tool: str) -> _Parser:
@@ -164,7 +165,7 @@ def _parser(tool: str) -> _Parser:
         parser.add_argument(name, default="")
     parser.add_argument("--plan", type=Path)
     parser.add_argument("--deep", action="store_true")
-    parser.add_argument("--launches", type=_launches, default=0)
+    parser.add_argument("--launches", type=whole, default=0)
     for name in ("source", "samples"):
         parser.add_argument(f"--{name}", dest="source", action="store_const", const=name, default="")
     parser.add_argument("--cache-control", choices=("all", "none"), default="all")

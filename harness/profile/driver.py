@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from analysis.formats import place
 from analysis.planning import BUDGET_S
-from harness.profile.argv import SAMPLE_HZ, sample_rate
+from harness.profile.argv import SAMPLE_HZ, sample_rate, whole
 from harness.profile.cpu import WithoutGpu
 from harness.profile.folder import ASKED, Folder, read_json, write_json
 from harness.profile.gpu import PYTHON, Measuring, Profile
@@ -48,27 +48,17 @@ class _Parser(argparse.ArgumentParser):
         raise ProfileError(2, f"{message[:1].upper()}{message[1:]}. See profile.sh --help.")
 
 
-def _whole(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise ValueError
-    return value
-
-
-_whole.__name__ = "whole number from 1 on"
-
-
 def _parser() -> _Parser:
     parser = _Parser(prog="profile.sh", add_help=False, allow_abbrev=False)
     parser.add_argument("-n", dest="dry", action="store_true")
     parser.add_argument("-h", "--help", action=_Help, nargs=0)
     parser.add_argument("--run", type=Path)
-    parser.add_argument("--budget", type=_whole, default=BUDGET_S)
+    parser.add_argument("--budget", type=whole, default=BUDGET_S)
     parser.add_argument("--steps", default="")
     parser.add_argument("--deep", action="store_true")
     parser.add_argument("--source", action="store_true")
-    parser.add_argument("--limit", type=_whole, default=600)
-    parser.add_argument("--timeline-mb", type=_whole, default=1000)
+    parser.add_argument("--limit", type=whole, default=600)
+    parser.add_argument("--timeline-mb", type=whole, default=1000)
     parser.add_argument("--sample-hz", type=sample_rate, default=SAMPLE_HZ)
     parser.add_argument("--window", choices=("auto", "profiler", "all"), default="auto")
     parser.add_argument("--stdin", type=Path)
