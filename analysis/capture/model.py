@@ -22,6 +22,8 @@ from analysis.formats.report import Missing
 # Most captures have some hundred kernels: Arrow costs a fifth of their analysis, and saves nothing at a million.
 pd.set_option("mode.string_storage", "python")
 
+# In names of copies, to the GPU and back: of nsys of all years, and of torch.profiler.
+UP, DOWN = r"Host-to-(Device|Array)|Hto[DA]", r"(Device|Array)-to-Host|[DA]toH"
 SHOWN = 12  # files of a capture that shows itself
 
 

@@ -21,7 +21,7 @@ COPY_LESS = (
     "Copy less, and keep data on the GPU; pinned memory copies faster, if the host's memory is pageable. "
     "`nsys export --type sqlite` tells which memory it is."
 )
-_LINK = ("Host-to-Device", "Device-to-Host")
+_LINK = ("Host-to-Device", "Device-to-Host", "Host-to-Array", "Array-to-Host")
 _KEY = ("device", "kind", "direction", "memory")
 
 

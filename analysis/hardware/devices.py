@@ -61,6 +61,12 @@ def has_tf32(device: Device | None) -> bool:
     return device is None or float(device.cc or 8) >= 8
 
 
+def has_fp64(device: Device | None) -> bool:
+    """Return whether a GPU computes in FP64 at a quarter of its rate in FP32 at least; of an unknown one, yes."""
+    rate = device.rate("fp64") if device else None
+    return rate is None or device is None or rate >= (device.fp32_flop_per_s or 0.0) / 4
+
+
 @dataclass(frozen=True)
 class Attributes:
     """What a file states about its GPU; None if it does not. Clocks are the highest, in Hz."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from analysis.capture.model import Capture, IntArray
+from analysis.capture.model import UP, Capture, IntArray
 from analysis.formats import intervals
 from analysis.formats.collectives import communicates
 from analysis.replay.graph import ALLOCATION, NONE, Bools, Floats, Graph, rows_by
@@ -193,7 +193,7 @@ def scale(graph: Graph, ops: Bools, factor: float | Floats, share: float = 0.0) 
 
 
 def _uploads(graph: Graph) -> Bools:
-    return np.array(["Host-to-Device" in str(name) or "HtoD" in str(name) for name in graph.o_name], bool)
+    return np.array([bool(re.search(UP, str(name))) for name in graph.o_name], bool)
 
 
 def _less_staging(graph: Graph, copies: Bools, factor: Floats, share: float) -> Graph:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from analysis.capture.model import Capture, IntArray
+from analysis.capture.model import UP, Capture, IntArray
 from analysis.formats.distinct import holds
 
 Floats = npt.NDArray[np.float64]
@@ -608,7 +608,7 @@ def _parts(capture: Capture, begin: int, until: int) -> tuple[tuple[str, int], .
     ops = capture.gpu_ops
     early = ops[(ops["start_ns"] >= begin) & (ops["start_ns"] < until)]
     copies = early[early["kind"] == "memcpy"].groupby("name", observed=True)["duration_ns"].sum()
-    found["uploads"] = int(sum(ns for name, ns in copies.items() if re.search("Host-to-Device|HtoD", str(name))))
+    found["uploads"] = int(sum(ns for name, ns in copies.items() if re.search(UP, str(name))))
     found["kernels"] = int(early.loc[early["kind"] == "kernel", "duration_ns"].sum())
     ranked = sorted(found.items(), key=lambda item: -item[1])
     return tuple((name, ns) for name, ns in ranked if ns > 0)

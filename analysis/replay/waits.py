@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from analysis.capture.model import IntArray
+from analysis.capture.model import DOWN, UP, IntArray
 
 if TYPE_CHECKING:
     from analysis.replay.graph import Bools, Floats, Graph
@@ -172,7 +172,7 @@ def _device_wide(graph: Graph) -> set[str]:
 def _copy_waits(graph: Graph, row: int, name: str, end: float, memory: str, size: float) -> bool:
     """Return whether the call of a copy waits for the copy."""
     done, text = float(graph.o_end[row]), str(graph.o_name[row])
-    up, down = "Host-to-Device" in text or "HtoD" in text, "Device-to-Host" in text or "DtoH" in text
+    up, down = bool(re.search(UP, text)), bool(re.search(DOWN, text))
     pageable = "Pageable" in memory
     if "Async" not in name:
         return down or end >= done or (up and end > graph.o_start[row])

@@ -26,7 +26,7 @@ def copied_bytes(gpu_ops: pd.DataFrame) -> pd.DataFrame:
     names = copies["name"].astype("str")
     direction = names.map({name: direction_of(name) for name in names.unique()})
     within = (copies["kind"] == "memcpy") & (direction == WITHIN)
-    written = within | (copies["kind"] == "memset") | (direction == "Host-to-Device")
+    written = within | (copies["kind"] == "memset") | direction.isin(("Host-to-Device", "Host-to-Array"))
     moved = pd.DataFrame(
         {
             "path": copies["path"].astype(object),  # pandas cannot look up many categories in an empty index of them

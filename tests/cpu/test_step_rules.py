@@ -378,6 +378,20 @@ def test_a_gpu_without_tf32_is_told_of_16_bits_and_one_without_tensor_cores_of_n
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("gpu", "name", "kind"),
+    [("NVIDIA H200", "void sums<double>(const float4 *, float4 *, int)", "nothing"),  # only its sums are in FP64
+     ("NVIDIA H200", "void sums<double>(const double *, float *, int)", "precision"),
+     ("NVIDIA H200", "void sums<double>(T1)", "precision"),
+     ("NVIDIA GeForce RTX 4090", "void sums<double>(const float4 *, float4 *, int)", "precision")],  # FP64 at 1/64
+)  # fmt: skip
+def test_fp64_that_only_adds_is_no_cause_where_it_is_fast(gpu: str, name: str, kind: str) -> None:
+    capture = Machine([*WARM_UP, *wide(name, 800) * 14]).capture()
+    found = step_findings.claims(savers.answers(capture, device=find_device(gpu)))
+    assert [one.kind for one in found] == [kind]
+    assert kind == "nothing" or "float32" in found[0].do
+
+
 @pytest.mark.parametrize("kind", ["host_work", "launch_bound", "precision"])
 def test_every_form_of_a_report_has_the_same_step_cause_and_saving(kind: str) -> None:
     made = pipeline.analyse(Machine([*WARM_UP, *PROGRAMS[kind] * 14]).capture())

@@ -150,6 +150,8 @@ UP, ON = "[CUDA memcpy Host-to-Device]", "[CUDA memcpy Device-to-Device]"
         ("cudaMemcpyAsync", "[CUDA memcpy DtoH]", {"end": 9_001}, False),
         ("cudaMemcpyAsync", "[CUDA memcpy DtoH]", {"memory": "Pageable", "end": 9_001}, True),
         ("cudaMemcpyAsync", "[CUDA memcpy HtoD]", {"memory": "Pageable"}, True),
+        ("cudaMemcpyAsync", "[CUDA memcpy Host-to-Array]", {"memory": "Pageable"}, True),
+        ("cudaMemcpyAsync", "[CUDA memcpy Array-to-Host]", {"memory": "Pageable"}, True),
         ("cudaMemcpyAsync", UP, {"memory": "Pageable", "size": 65_536}, False),  # staged
         ("cudaMemcpyAsync", UP, {"memory": "Pageable", "start": 8_999, "end": 99_000}, True),
         ("cudaMemcpyAsync", UP, {"memory": "Pageable", "start": 9_000, "end": 99_000}, False),

@@ -13,7 +13,7 @@ from analysis.diagnosis.vocabulary import do
 from analysis.formats import symbols
 from analysis.formats.words import count_of, duration
 from analysis.fusion.opmap import ELEMENTWISE, MATRIX, kind_of_kernel
-from analysis.hardware.devices import has_tf32
+from analysis.hardware.devices import has_fp64, has_tf32
 from analysis.replay import changes
 from analysis.replay.graph import Bools, Graph, rows_by
 
@@ -34,6 +34,8 @@ _FP32 = re.compile(
     re.I,
 )
 _FP64 = re.compile(r"float64|complex128|<double2?\b|\bdouble2? ?(const ?)?\*|fft\w*<[^>]*\bdouble\b")
+# All that such a kernel reads and writes is narrower; it only computes in FP64.
+_NARROW = re.compile(r"\((?!.*\bdouble2? ?(const ?)?\*).*\b(float\d?|half2?|__half2?|int\d?) ?(const ?)?\*.*\)$")
 # These read each weight or row of a table once, so memory bounds them; their names tell the type of it.
 _FLOAT = r"<((int|long|\(\w+\)\w+), )*float\b"
 _READS_FP32 = re.compile(rf"(gemv\w*(::kernel)?){_FLOAT}")
@@ -77,6 +79,8 @@ def _precision(view: View) -> Iterator[Proposal]:
     products = of_each(view.names, lambda name: kind_of_kernel(name) == MATRIX, bool)  # as fast in FP64 as in FP32
     old = None if has_tf32(view.device) else view.device
     doubles = _matching(view, _FP64) & ~products & ~view.named("multi_tensor|distribution_")
+    if has_fp64(view.device):
+        doubles &= ~_matching(view, _NARROW)
     for kind, wide, (least, most), title, what, said, needs, enough in (
         ("precision", _matching(view, _FP32) & ~_matching(view, _TENSOR), TENSOR_CORES,
          "Allow 16 bits in {}" if old else "Allow TF32 or 16 bits in {}", "product",
@@ -93,6 +97,8 @@ def _precision(view: View) -> Iterator[Proposal]:
         if view.share(time) < enough or (what == "product" and old and not old.fp16_flop_per_s):
             continue
 
+        by = "fp64" if needs == "FP64" else "no_tf32" if what == "product" and old else ""
+
         def narrow(base: Graph, share: float, wide: Bools = wide, least: float = least, most: float = most) -> Graph:
             return changes.scale(base, wide, least + share * (most - least))
 
@@ -101,7 +107,7 @@ def _precision(view: View) -> Iterator[Proposal]:
             title=title.format(count_of(round(count), what)),
             sentence=f"{said} take {duration(time)} of each step.", change=narrow,
             count=count, time_ns=time, lossy=True, wrong_if=f"the results need the precision of {needs}",
-            do=f"{do('precision', 'no_tf32')}." if what == "product" and old else "",
+            do=f"{do('precision', by)}." if by else "",
         )  # fmt: skip
 
 

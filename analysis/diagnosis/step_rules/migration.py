@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from analysis.capture.model import UP
 from analysis.diagnosis.step_rules.copies import PINNED, size_of
-from analysis.diagnosis.step_rules.view import UP, Proposal, View
+from analysis.diagnosis.step_rules.view import Proposal, View
 from analysis.formats.words import count_of, duration
 from analysis.replay import changes
 from analysis.replay.changes import KERNEL_FLOOR_NS

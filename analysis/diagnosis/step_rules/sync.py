@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from analysis.diagnosis.step_rules.view import DOWN, FEW, SYNCHRONISES, Proposal, View
+from analysis.capture.model import DOWN
+from analysis.diagnosis.step_rules.view import FEW, SYNCHRONISES, Proposal, View
 from analysis.formats.words import duration
 from analysis.replay import changes
 from analysis.replay.graph import NONE, Bools, Graph

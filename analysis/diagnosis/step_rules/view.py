@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from analysis.capture.model import Capture
+from analysis.capture.model import DOWN, UP, Capture
 from analysis.diagnosis.step_likelihood import chances
 from analysis.diagnosis.vocabulary import library_of
 from analysis.formats import intervals, symbols
@@ -36,7 +36,6 @@ SMALL = 65_536.0  # bytes; the time of a smaller copy is that of its launch
 ALIKE = 0.5  # of the names of kernels at least, processes of one program share
 EVEN = 0.75  # of the longest process: above this, the work of processes counts as even
 TRIMS_NS = 50_000.0  # a wait returns much sooner after the end of what it waits for, and a pool serves much faster
-UP, DOWN = r"Host-to-Device|HtoD", r"Device-to-Host|DtoH"
 GRAPHS = r"cu(da)?(GraphInstantiate|GraphExecDestroy|StreamBeginCapture|StreamEndCapture)"
 SYNCHRONISES = r"(cu|hip)(da)?((Device|Ctx|Thread|Stream|Event)Synchronize|(Stream|Event)Query)"
 
