@@ -2,6 +2,7 @@
 
     python tests/answer_key/rivals.py               prints the table of the README, writes rivals.csv
     python tests/answer_key/rivals.py --traces DIR  also writes what hta_path.py reads
+    python tests/answer_key/rivals.py --paper       prints the table of Daydream's own cases
 
 `share` is what a profiler's summary says: the time that the change takes away, of all GPU time (of all host time, if it
 takes none on the GPU). `sum` is the same time over the step, as if nothing ran beside it. `path` counts it only as far
@@ -25,7 +26,7 @@ import pandas as pd
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parents[1]), str(HERE)]
 
-from score import SETS, WINS, captured, declared, truths, unpack  # noqa: E402
+from score import PAPER, SETS, WINS, captured, declared, truths, unpack  # noqa: E402
 
 from analysis import what_if  # noqa: E402
 from analysis.capture.load import load  # noqa: E402
@@ -56,11 +57,11 @@ def simpler(step: Step, change: Change) -> dict[str, float]:
     }
 
 
-def pairs(name: str, traces: Path | None) -> Iterator[dict[str, str | float]]:
-    """Yield the predictions and the measured saving of each pair of a set."""
+def pairs(name: str, traces: Path | None, key: str = "change") -> Iterator[dict[str, str | float]]:
+    """Yield the predictions and the measured saving of each pair of a set, of the change declared as `key`."""
     declarations, known = declared(name), truths(name)
     for program, gpu in captured(name, "", ""):
-        words, truth = declarations[program].get("change"), known.get((program, gpu))
+        words, truth = declarations[program].get(key), known.get((program, gpu))
         if not words or truth is None or truth.saving is None or not truth.counts:
             continue
         with tempfile.TemporaryDirectory() as where:
@@ -98,8 +99,27 @@ def table(rows: pd.DataFrame) -> Iterator[str]:
         )
 
 
+def paper() -> Iterator[str]:
+    """Yield the lines of the table of Daydream's own cases: errors of the time after the change."""
+    yield "| case | its paper | ms before, after | measured saving | its rule: `seen` | its rule: replay | this GPU's factors: `seen` | replay |"
+    yield "|---|---|---|---|---|---|---|---|"
+    declarations, known = declared(PAPER), truths(PAPER)
+    rows = {(row["program"], key): row for key in ("change", "change_here") for row in pairs(PAPER, None, key)}
+    for program, declaration in declarations.items():
+        for truth in (truth for (name, _), truth in known.items() if name == program and truth.b_ms):
+            cells = [program, declaration["published"], f"{truth.a_ms:.1f}, {truth.b_ms:.1f}", f"{truth.saving:.1%}"]
+            for key in ("change", "change_here"):
+                for way in ("seen", "replay"):
+                    row = rows.get((program, key))
+                    cells.append("" if row is None else f"{(1 - row[way]) / (1 - row['measured']) - 1:+.0%}")
+            yield f"| {' | '.join(cells)} |"
+
+
 def main(arguments: list[str]) -> int:
     """Write the pairs and print the table."""
+    if arguments[:1] == ["--paper"]:
+        print(*paper(), sep="\n")
+        return 0
     traces = Path(arguments[1]) if arguments[:1] == ["--traces"] else None
     rows = pd.DataFrame([row for name in SETS for row in pairs(name, traces)])
     if HTA.exists():

@@ -46,6 +46,7 @@ SETS = (
     "blind_measured",
     "blind_measured_2",
 )
+PAPER = "blind_daydream"  # the networks of a rival's paper: nothing is fitted to them, and no total counts them
 KNOWN, WORTH, WINS = 0.02, 0.01, 0.03  # half of the interval of a pair that counts; worth advising; more than nothing
 REPLAY_WIDTH, SCREEN_WIDTH = 0.24 + 1e-9, 0.5 + 1e-9  # widest interval of a prediction, of the step
 
@@ -258,7 +259,7 @@ def print_rows(rows: list[dict[str, str]]) -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("set", choices=SETS)
+    parser.add_argument("set", choices=[*SETS, PAPER])
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--replay", action="store_true")
     what.add_argument("--screen", action="store_true")
