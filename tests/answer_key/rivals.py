@@ -19,6 +19,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -57,12 +58,15 @@ def simpler(step: Step, change: Change) -> dict[str, float]:
     }
 
 
-def pairs(name: str, traces: Path | None, key: str = "change") -> Iterator[dict[str, str | float]]:
-    """Yield the predictions and the measured saving of each pair of a set, of the change declared as `key`."""
+def pairs(name: str, traces: Path | None, key: str = "change", every: bool = False) -> Iterator[dict[str, Any]]:
+    """Yield the predictions and the measured saving of each pair of a set, of the change declared as `key`.
+
+    `every` adds pairs whose saving is not known to 2 %.
+    """
     declarations, known = declared(name), truths(name)
     for program, gpu in captured(name, "", ""):
         words, truth = declarations[program].get(key), known.get((program, gpu))
-        if not words or truth is None or truth.saving is None or not truth.counts:
+        if not words or truth is None or truth.saving is None or not (every or truth.counts):
             continue
         with tempfile.TemporaryDirectory() as where:
             capture = unpack(name, program, gpu, Path(where)) / "captures"
@@ -101,17 +105,28 @@ def table(rows: pd.DataFrame) -> Iterator[str]:
 
 def paper() -> Iterator[str]:
     """Yield the lines of the table of Daydream's own cases: errors of the time after the change."""
-    yield "| case | its paper | ms before, after | measured saving | its rule: `seen` | its rule: replay | this GPU's factors: `seen` | replay |"
-    yield "|---|---|---|---|---|---|---|---|"
-    declarations, known = declared(PAPER), truths(PAPER)
-    rows = {(row["program"], key): row for key in ("change", "change_here") for row in pairs(PAPER, None, key)}
-    for program, declaration in declarations.items():
-        for truth in (truth for (name, _), truth in known.items() if name == program and truth.b_ms):
-            cells = [program, declaration["published"], f"{truth.a_ms:.1f}, {truth.b_ms:.1f}", f"{truth.saving:.1%}"]
-            for key in ("change", "change_here"):
-                for way in ("seen", "replay"):
-                    row = rows.get((program, key))
-                    cells.append("" if row is None else f"{(1 - row[way]) / (1 - row['measured']) - 1:+.0%}")
+    heads = (
+        "its paper",
+        "ms before, after",
+        "measured saving",
+        "its rule: `seen`",
+        "replay",
+        "own factors: `seen`",
+        "replay",
+    )
+    yield f"| case | {' | '.join(heads)} |"
+    yield "|---" * (len(heads) + 1) + "|"
+    known, keys = truths(PAPER), ("change", "change_here")
+    rows = {(row["program"], key): row for key in keys for row in pairs(PAPER, None, key, every=True)}
+    for program, declaration in declared(PAPER).items():
+        for truth in (truth for (name, _), truth in known.items() if name == program):
+            cells = [program, declaration["published"], f"{truth.a_ms:.1f}, {truth.b_ms:.1f}"]
+            cells.append(f"{truth.saving:.0%} ({truth.low:.0%} to {truth.high:.0%})")
+            for row in (rows.get((program, key)) for key in keys):
+                after = (
+                    [] if row is None else [(1 - row[way]) / (1 - row["measured"]) - 1 for way in ("seen", "replay")]
+                )
+                cells += [f"{error:+.0%}" for error in after] or ["", ""]
             yield f"| {' | '.join(cells)} |"
 
 
