@@ -253,13 +253,14 @@ def _without_cost(graph: Graph, marks: Floats, clock: str, end: int, part: float
     each = np.where(graph.c_launches, costs["launch"][end], costs["call"][end]) * part
     inside = np.minimum(each / 2, graph.c_own * (1 - FLOOR))
     gap = np.minimum(each - inside + marks * costs["range"][end] * part, graph.c_gap * (1 - FLOOR))
-    slower = 1 - part * (1 - _crowded(graph) ** -costs["crowded"][end])
+    left = _crowded(graph) ** -costs["crowded"][end]
+    slower = 1 - part * (1 - left) if part <= 1 else left**part  # of more than all, no time becomes negative
     known = {name: bool(ALLOCATION.match(str(name))) for name in set(graph.c_name)}
     driver = np.array([known[name] for name in graph.c_name], bool)  # at least, it is as fast beside a profiler
     own = (graph.c_own - np.where(driver, 0.0, inside)) * np.where(driver & np.bool_(not end), 1.0, slower)
-    left = graph.c_gap - gap
-    near = np.minimum(left, usual_gap(graph))  # longer work of the program is slowed less
-    return replace(graph, c_own=own, c_gap=left - (near + (left - near) / 2) * (1 - slower))
+    gap = graph.c_gap - gap
+    near = np.minimum(gap, usual_gap(graph))  # longer work of the program is slowed less
+    return replace(graph, c_own=own, c_gap=gap - (near + (gap - near) / 2) * (1 - slower))
 
 
 def _crowded(graph: Graph) -> float:

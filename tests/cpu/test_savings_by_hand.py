@@ -176,6 +176,13 @@ def test_a_part_of_the_cost_is_that_part_of_each(costs: None) -> None:
     assert cheaper(1, 0.0) == ([400, 60, 900, 10], [1_000, 500, 30, 100_000])
 
 
+def test_more_than_the_whole_cost_of_a_crowded_host_leaves_no_negative_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(savings, "_costs", lambda clock: COSTS | {"crowded": [0, 4]})
+    own, gap = cheaper(1, 2.0)
+    assert own[0] == pytest.approx(200 * (2 / 3) ** 8)
+    assert min(own + gap) > 0
+
+
 def test_long_work_of_the_program_is_slowed_half_as_much(costs: None) -> None:
     one = graph([{"gap": 100_000.0}], [{}])
     assert savings._without_cost(one, np.zeros(1), "nsys", 1).c_gap[0] == pytest.approx(
