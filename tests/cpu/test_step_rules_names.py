@@ -105,6 +105,16 @@ def test_kernels_of_several_steps_may_run_beside_each_other() -> None:
     assert (first.saves_frac.high or 0.0) > 0.9
 
 
+@pytest.mark.parametrize(("other", "kind"), [(70, "small_grid"), (400, "serial_streams")])
+def test_a_block_that_takes_most_of_the_step_needs_more_blocks(other: int, kind: str) -> None:
+    """CuPy sums over the first axis in one block, and counts in two blocks beside it at best."""
+    few = [("launch", "cupy_sum", 700_000, 7, "1x1x1"), ("launch", "cupy_count", other * 1_000, 7, "2x1x1")]
+    rest = launched(("cupy_argmin", 30, WIDE), ("cupy_argmin", 30, WIDE))
+    first = claims_on([*WARM_UP, *[*few, *rest] * 14])[0]
+    assert first.kind == kind
+    assert ("CUPY_ACCELERATORS=cub" in first.do) is (kind == "small_grid")
+
+
 COMPILED = {
     "triton_poi_fused__to_copy_mm_t_3": "repeated_casts",
     "loop_convert_fusion_2": "repeated_casts",

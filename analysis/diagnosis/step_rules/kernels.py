@@ -330,7 +330,9 @@ def _small_grids(view: View) -> Iterator[Proposal]:
         several[rows] = True
     count = view.of_step(np.count_nonzero(few))
     name = symbols.short(view.most(few))
-    if view.time(several) > 0.8 * time and len(turns):
+    longest = view.of_step(sum(graph.o_duration[rows].max() for rows in turns))
+    alone = view.step.phase.launches > 1 and longest > JOB * time  # too little can run beside so long a kernel
+    if view.time(several) > 0.8 * time and len(turns) and not alone:
 
         def beside(base: Graph, share: float) -> Graph:
             for rows in turns:
