@@ -202,11 +202,12 @@ def _lasts(phase: Phase, launches: _Launches) -> bool:
 def _replaces(phase: Phase, few: Phase, launches: _Launches, works: IntArray) -> bool:
     """Return whether a phase is the steady one, and `few`, which repeats hardly ever, builds or tries out something.
 
-    The run ends with the phase, it has kernels (`works`: their starts), and begins after `few` or launches more.
+    The run ends with the phase, or with `few` that only copies results. The phase has kernels (`works`: their starts),
+    and begins after `few` or launches more.
     """
     after, more = phase.start_ns[0] >= few.end_ns[-1], phase.count * phase.launches > few.count * few.launches
     often = phase.count >= max(FEW, 2 * few.count) and _works(phase, works)
-    return bool(often and (after or more) and _lasts(phase, launches))
+    return bool(often and (after or more) and (_lasts(phase, launches) or not _works(few, works)))
 
 
 def _works(phase: Phase, works: IntArray) -> bool:

@@ -219,6 +219,14 @@ def test_phases_start_up_and_slow_steps() -> None:
     assert dict(found.start_up_parts)["uploads"] == 5000 * US
 
 
+def test_copies_of_the_results_at_the_end_are_no_steps() -> None:
+    """A program launches one kernel many times, waits, and copies two results, which takes longer than all kernels."""
+    results = [("d2h", "result", 9_000 * US, 7, 16 << 20)] * 2
+    capture = Machine([("launch", "price", 20 * US)] * 200 + [("sync",), *results]).capture()
+    (phase,) = steady.find(capture).phases
+    assert phase.launches * phase.count >= 100
+
+
 def test_slow_steps_that_recur_belong_to_the_step() -> None:
     normal = [*kernels(5, 20 * US, 2 * US), ("sync",)]
     saving = [*normal[:-1], ("work", 600 * US), ("sync",)]

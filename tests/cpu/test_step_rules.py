@@ -88,10 +88,11 @@ def test_the_first_finding_names_the_cause(kind: str) -> None:
         [("pinned", "x", 300 * US, 20, 16 << 20), *BUSY],  # an upload that runs beside the kernels
         [("call", "cudaMallocAsync", 3 * US), *BUSY, ("call", "cudaFreeAsync", 2 * US)],
         [*BUSY, ("launch", "norm", 12 * US, 7, "1x1x1")],
+        [("launch", "price", 20 * US, 7, "400x1x1")] * 12,  # the host is far ahead, so a graph changes nothing
         [*wide("a", 300), ("record", "e", 7), ("wait", "e", 20), ("launch", "side", 250 * US, 20, "400x1x1"),
          *wide("b", 400), ("record", "f", 20), ("wait", "f", 7), *wide("c", 100)],
     ],
-    ids=["item at the end", "upload beside", "allocation from a pool", "short small grid", "two streams"],
+    ids=["item at the end", "upload beside", "allocation from a pool", "short small grid", "one kernel", "two streams"],
 )  # fmt: skip
 def test_fixes_that_win_nothing_are_not_advised(program: list[Action]) -> None:
     assert [one.kind for one in claims_on([*WARM_UP, *program * 14])] == ["nothing"]

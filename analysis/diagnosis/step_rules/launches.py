@@ -18,6 +18,7 @@ MOST_HOST = 0.5  # of the step: host work that takes more may need the results o
 SCALAR = 64.0  # bytes
 ONCE = 1.2  # interruptions of a step; one of them may stand at its end, which a short step of a loop has not
 GRAPHED = 0.5  # of its kernels: who launches more by graphs has no launches to capture, but JAX may call less often
+AHEAD = 0.5, 0.9  # of the kernels' time the host needs less, and these have more of the step: it is never waited for
 BUSY = 0.5  # of a step: kernels that take longer are not short enough for one step of few launches to need a graph
 
 
@@ -38,6 +39,8 @@ def propose(view: View) -> Iterator[Proposal]:
     after = _blockers(view)
     waits = view.of_step(view.long_gaps.sum()) > MOST_HOST * view.parts.wall_ns
     works = view.time(view.kernels & (graph.o_group < 0))  # collectives wait for other ranks
+    if view.ranks == 1 and own < AHEAD[0] * works and works > AHEAD[1] * view.parts.wall_ns:
+        return
     busy = duration(works)
 
     def captured(base: Graph, share: float) -> Graph:
