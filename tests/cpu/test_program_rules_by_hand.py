@@ -625,7 +625,7 @@ def answer(*savers: Any) -> Any:
     view = SimpleNamespace(
         graph=SimpleNamespace(o_duration=np.array([10.0, 30.0, 40.0, 10.0, 999.0])),
         parts=SimpleNamespace(operations=pd.DataFrame({"slack_ns": [1, 9, 2, 5, 0]})),
-        keys=["k", "k", "k", "l", "copy"], kernels=np.array([True, True, True, True, False]),
+        keys=np.array(["k", "k", "k", "l", "copy"]), kernels=np.array([True, True, True, True, False]),
         of_step=lambda total: total / 2, share=lambda ns: ns / 1000,
     )  # fmt: skip
     return SimpleNamespace(view=view, savers=savers, name="step")

@@ -137,7 +137,7 @@ def test_the_chains_of_a_graph_are_found_where_it_is_launched() -> None:
     assert only.title.startswith("Fuse residual + LayerNorm in step CUDAGraph/[graph] ")
     assert only.scope == "step step CUDAGraph"
     low, high = only.saves_ns.low or 0.0, only.saves_ns.high or 0.0
-    assert 25_000 < low < 41_000 < high < 80_000  # of 287 µs; the plan's bound is 41 µs
+    assert 15_000 < low < 41_000 < high < 80_000  # of 287 µs; the plan's bound is 41 µs
 
 
 @pytest.mark.slow

@@ -190,7 +190,7 @@ def test_a_timeline_is_busy_in_the_union_and_a_call_launches_once() -> None:
     one = timeline([op(10, 10, 1), op(15, 2, 1), op(40, 5), op(20, 3, 6, tid=2)])
     assert (one.start.tolist(), one.end.tolist()) == ([10, 15, 20, 40], [20, 17, 23, 45])
     assert [part.tolist() for part in one.busy] == [[10, 40], [23, 45]]
-    assert one.launches[["start_ns", "end_ns", "tid"]].to_numpy().tolist() == [[1, 6, 1], [6, 11, 2]]
+    assert one.launches(Span(0, 100, ""))[["start_ns", "end_ns", "tid"]].to_numpy().tolist() == [[1, 6, 1], [6, 11, 2]]
 
 
 def calls(*rows: tuple[int, int, str]) -> pd.DataFrame:
