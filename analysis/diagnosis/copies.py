@@ -122,7 +122,8 @@ def _reasons(row: Any, where: dict[str, Any], cells: list[Cell]) -> list[_Why]:
 
 def _unsized(row: Any) -> _Why:
     """Return what times alone tell: many short copies spend their time on starting."""
-    mean, untold = float(row["time_ns"]) / int(row["count"]), "the file does not tell how many bytes they move"
+    mean = float(row["time_ns"]) / int(row["count"])
+    untold = f"the file does not tell how many bytes {'it moves' if int(row['count']) == 1 else 'they move'}"
     if row["kind"] == "memcpy" and mean < SHORT_NS and int(row["count"]) >= MANY:
         said = f"one takes {duration(mean)} on average, so it spends most of its time on starting"
         return _Why("small_copies", f"small ones, {duration(mean)} each", said, kinds()["small_copies"]["cure"])

@@ -67,10 +67,9 @@ def _of_sums(facts: Facts) -> list[Claim]:
     )
     rest = [*hot, *large_copies(facts.copies)]
     if not rest and not won:
-        rest = [
-            *cpu_ranges(facts.cpu_times, facts.capture.ranges, facts.capture.ops, recorded=_INSIDE),
-            *_of_each(host_waits(facts.host)),
-        ]
+        ranges = cpu_ranges(facts.cpu_times, facts.capture.ranges, facts.capture.ops, recorded=_INSIDE)
+        calls = _of_each(host_waits(facts.host))
+        rest = [*ranges, *(one for one in calls if not ranges or one.kind != "nothing")]
     elif not won:
         calls = [one for one in host_waits(facts.host, most=1) if one.cells[0].row["source"] == CUDA]
         told = [one for one in calls if one.kind != "start_up" and not _explained(one, facts)][:1]

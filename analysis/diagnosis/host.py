@@ -21,6 +21,7 @@ ALLOCATING = "allocating and freeing wait for the GPU"
 ALMOST_ALL = 0.9  # of the time of all calls: the first call that takes it sets CUDA up, however many follow
 MANY_COPIES, SHORT_NS = 1_000, 20_000  # calls of cudaMemcpy that are shorter: starting them takes their time
 SLEEPING = "threads sleep there until another thread or a device wakes them; idle helper threads always do"
+RECORD = "Record what works meanwhile: `nsys profile --trace=cuda,nvtx,osrt --sample=process-tree APP`."
 OWN_CODE = "the time outside the ranges in it"
 NOT_RECORDED = "the capture does not show what happens in it"
 # (pattern, cause, what time in the call means, what to do). The first pattern that matches the whole name counts.
@@ -36,7 +37,8 @@ _CALLS: tuple[tuple[str, tuple[str, str, str]], ...] = (
      ("allocation", ALLOCATING,
      "allocate once and use the memory again, or use cudaMallocAsync")),
     (r"cu(da)?Memcpy.*Async.*",
-     ("pageable_copy", "a copy from pageable memory makes even this call wait", "pin the memory on the host")),
+     ("pageable_copy", "a copy from pageable memory may make even this call wait",
+     "pin the memory on the host, if it is pageable")),
     (r"cu(da)?Memcpy.*",
      ("sync", "the call waits for the kernels before it, and returns when the copy is done",
      "use cudaMemcpyAsync from pinned memory, and copy less")),
@@ -124,8 +126,20 @@ def host_waits(host: pd.DataFrame, *, most: int = MOST) -> list[Claim]:
                     weight_ns=0.0 if idle else float(row["host_time_ns"]) - once,
                 )
             )
-    found.sort(key=lambda one: one.kind == "start_up")  # what happens once comes last
-    return found
+    awake = [one for one in found if not one.title.endswith(SLEEPING)]
+    awake.sort(key=lambda one: one.kind == "start_up")  # what happens once comes last
+    return awake or [_asleep(found)] if found else []
+
+
+def _asleep(found: list[Claim]) -> Claim:
+    """Return one finding in place of those on calls in which threads sleep, where nothing else is known."""
+    waits = " ".join(one.sentence.removesuffix(f" {begin(SLEEPING)}.") for one in found)
+    names = " and ".join(str(one.cells[0].row["call"]) for one in found)
+    return Claim(
+        kind="nothing", title=f"Nothing here limits the program: threads sleep in {names}",
+        sentence=f"{waits} {begin(SLEEPING)}. What the program does meanwhile is not in the file.", do=RECORD,
+        cells=tuple(item for one in found for item in one.cells), weight_ns=0.0,
+    )  # fmt: skip
 
 
 def _allocates(row: Any) -> bool:

@@ -113,9 +113,17 @@ def test_a_report_of_sums_alone_says_where_the_process_waits():
     assert titles == [
         "load: one of 3 calls is 89% of its time",
         "read: the program uses files or sockets there",
-        "poll: threads sleep there until another thread or a device wakes them; idle helper threads always do",
     ]
     assert len(built["host"]) == 3
+
+
+def test_a_report_of_sleeping_threads_alone_says_that_nothing_limits_the_program():
+    summaries = {
+        "osrt_sum": sums("osrt_sum", ("sem_wait", 1, 11_000_000, 11_000_000), ("poll", 5, 9_000_000, 4_000_000))
+    }
+    content, _ = analyse(Capture(summaries=summaries))
+    (found,) = content["findings"]
+    assert found["title"] == "Nothing here limits the program: threads sleep in sem_wait and poll"
 
 
 @pytest.mark.parametrize(

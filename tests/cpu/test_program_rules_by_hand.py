@@ -55,6 +55,7 @@ def copied(**cells: Any) -> Claim:
     (_(overlapped_frac=0.0), "Kernels overlap none of that time: other kernels wait meanwhile."),
     (_(kind="migration", bytes=4), "A page moves when a kernel or the host touches it."),
     (_(bytes=None, rate_byte_per_s=None, memory=None), "The file does not tell how many bytes they move."),
+    (_(bytes=None, rate_byte_per_s=None, memory=None, count=1), "The file does not tell how many bytes it moves."),
     (_(count=1), "1 copy host to device takes 0.001 µs."), (_(kind="memset", count=2), "2 sets take"),
     (_(kind="migration", count=2), "2 migrations take"), (_(direction=None), "4 copies take"),
 ])  # fmt: skip
@@ -142,9 +143,13 @@ def calls(*rows: dict[str, Any]) -> pd.DataFrame:
      "The host waits there for the GPU to finish.", "sync", 1000),
     (_(calls=None), "cudaDeviceSynchronize: the host waits there for the GPU to finish",
      "1 µs, 50% of all time in CUDA calls. The host waits there for the GPU to finish.", "sync", 1000),
-    (_(source=SYSTEM, call="poll", calls=1), "poll: threads sleep there until another thread or a device wakes them; idle helper threads always do",
+    (_(source=SYSTEM, call="poll", calls=1), "Nothing here limits the program: threads sleep in poll",
      "1 µs in 1 call, 50% of all time in calls of the operating system, summed over threads. "
-     "Threads sleep there until another thread or a device wakes them; idle helper threads always do.", "host_work", 0),
+     "Threads sleep there until another thread or a device wakes them; idle helper threads always do. "
+     "What the program does meanwhile is not in the file.", "nothing", 0),
+    (_(call="cudaMemcpyAsync"), "cudaMemcpyAsync: a copy from pageable memory may make even this call wait",
+     "1 µs in 10 calls, 50% of all time in CUDA calls. A call takes 0.1 µs on average, the longest 0.1 µs. "
+     "A copy from pageable memory may make even this call wait.", "pageable_copy", 1000),
     (_(source="NVTX range", call="poll", longest_ns=500.0), "poll: 10 calls of 0.1 µs on average",
      "1 µs in 10 calls, 50% of all time in ranges. A call takes 0.1 µs on average, the longest 0.5 µs.", "host_work", 1000),
     (_(source="NVTX range", longest_ns=501.0), "cudaDeviceSynchronize: one of 10 calls is 50% of its time",
@@ -187,6 +192,8 @@ def test_how_time_is_spread_over_calls(calls_: int, longest: float, said: str) -
 
 def test_calls_that_say_nothing_are_left_out() -> None:
     assert host.host_waits(calls(_(share_frac=0.0099))) == []
+    sleeping = calls({}, _(source=SYSTEM, call="poll"))
+    assert [one.kind for one in host.host_waits(sleeping)] == ["sync"]  # idle helper threads always sleep
     assert len(host.host_waits(calls(_(share_frac=0.01)))) == 1
     assert host.host_waits(calls(_(call="unknown", calls=1))) == []
     assert host.host_waits(calls(_(call="unknown", longest_ns=None))) == []
