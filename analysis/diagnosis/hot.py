@@ -160,7 +160,7 @@ def _finding(
         sentence=" ".join([told, *said]),
         do=" ".join(dict.fromkeys(one.do for one in known if one.do)) or _unknown(kernel, by, vendor, others=others),
         cells=(*_cited(kernel, column), *(item for reason in known for item in reason.cells)),
-        weight_ns=max(left, kernel.launches * LAUNCH_NS if short else 0.0),
+        weight_ns=max(left, float(f"{kernel.launches * LAUNCH_NS:.1e}") if short else 0.0),  # as exact as LAUNCH_NS
     )
 
 

@@ -339,6 +339,14 @@ def _throughput(kernel: Kernel) -> Reason | None:
     cells = [cell("counters", place(row), name, _digits(float(row[name]))) for name in (memory, "sm_throughput_frac")]
     what = "DRAM" if memory.startswith("dram") else "the memory system"
     both = f"{what} is at {share(moved)} of its peak and the SMs at {share(computed)}"
+    if max(moved, computed) < BUSY and _ADDS.search(kernel.name) and not symbols.is_closed(kernel.name):
+        return Reason(
+            "global_atomics_one_address",
+            f"probably atomics to few addresses: memory is busy at {share(moved)}, the SMs at {share(computed)}",
+            f"{both}: by its name it does atomics, and those to one address run one after the other",
+            "Reduce in a block first, then do one atomic a block.",
+            cells,
+        )
     if max(moved, computed) < BUSY:
         return Reason(
             "unknown",
@@ -361,6 +369,7 @@ def _throughput(kernel: Kernel) -> Reason | None:
 
 
 _MEMORY = ("dram_throughput_frac", "memory_throughput_frac")
+_ADDS = re.compile(r"atomic(?!s?_?free)|histogram", re.IGNORECASE)  # a reduction may do without atomics
 
 
 def _access(kernel: Kernel) -> Reason | None:

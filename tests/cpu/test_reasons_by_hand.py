@@ -227,6 +227,10 @@ def test_a_table_gives_a_reason_at_its_threshold(
     (r._throughput, _(counters=_(dram_throughput_frac=0.1, sm_throughput_frac=0.1, occupancy_achieved_frac=0.84)),
      "Give it more warps or more independent work."),
     (r._throughput, _(counters=_(dram_throughput_frac=0.1, sm_throughput_frac=0.1)), "Give it more warps or more independent work."),
+    (r._throughput, _(name="atomic_red", counters=_(dram_throughput_frac=0.1, sm_throughput_frac=0.1)),
+     "Reduce in a block first, then do one atomic a block."),
+    (r._throughput, _(name="atomic_red", counters=_(dram_throughput_frac=0.7, sm_throughput_frac=0.1)),
+     "Fewer bytes make it faster, or more independent work."),
     (r._short, SHORT, "Do more in each, fuse them, or capture them in a CUDA graph."),
     (r._short, SHORT | _(graphed=_(launches=2)), "Do more in each, or fuse them: CUDA graphs launch most of them already."),
     (r._short, _(launches=1, time_ns=1), "Time it on more work."),
@@ -284,6 +288,15 @@ def test_a_kernel_below_a_hundredth_of_the_time_is_no_finding() -> None:
     assert hot.hot_kernels(tables, "nsys")[0].do.startswith("Split the work over more blocks.")
     assert [one.title[0] for one in hot.hot_kernels(tables, "nsys", most=1)] == ["a"]
     assert [one.title[0] for one in hot.hot_kernels(tables, "nsys", skip=["a"])] == ["b"]
+
+
+def test_the_longer_of_two_kernels_with_as_many_short_launches_stands_first() -> None:
+    rows = (
+        _(kernel=name, launches=count, nsys_time_ns=time)
+        for name, count, time in (("a", 2047, 2.5e6), ("b", 2046, 2.55e6))
+    )
+    first, second = hot.hot_kernels(tables_of(*rows), "nsys")
+    assert (first.title[0], second.title[0], first.weight_ns) == ("b", "a", second.weight_ns)
 
 
 def test_the_longest_kernels_are_looked_at_twice_as_many_as_are_named() -> None:
