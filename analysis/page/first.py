@@ -47,7 +47,7 @@ def step_line(step: Step, start_up: StartUp | None) -> str:
     if wall.p5 is not None and wall.p95 is not None and step.count > 1:
         spread = f", p5 to p95 {duration(wall.p5)} to {duration(wall.p95)}"
     steps = f"{step.count:,} {'steps' if step.count != 1 else 'step'}"
-    seen = ", without a profiler" if step.bare else ", as seen under the profiler"
+    seen = ", without a profiler" if step.bare else ", under the profiler"
     of = step.name.removeprefix("step").strip()
     name = f"{'Steady step' if step.count > 1 else 'Step'} {text.shorten(of, 40)}".rstrip()
     line = f"{name} {duration(wall.p50)} ({steps}{spread}{seen})"
