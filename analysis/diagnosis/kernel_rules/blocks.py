@@ -11,6 +11,7 @@ from analysis.diagnosis.kernel_rules.quantities import (
     alone,
     at_barriers,
     conflicting,
+    exchanging,
     flops,
     idle,
     one_works,
@@ -25,11 +26,12 @@ RULES = (
         "needless_barriers",
         BARRIER_NEEDS,
         lambda e: at_barriers(e) & (e.waits("long_scoreboard") < 0.1) & (e.busy["dram"] < HALF) & ~one_works(e),
-        lambda e: e.without(e.waits("barrier"), issue=e.floors["issue"] / 2),
+        lambda e: e.without(exchanging(e), issue=e.floors["issue"] / 2),
         0.7,
         "issue slots",
         "Warps spend a quarter of their time at barriers, although they load nothing between them. Such barriers can "
-        "only order accesses to shared memory.",
+        "only order accesses to shared memory. If the block has less than a word for each thread there, the waits for it "
+        "go as well.",
         "Warps read what other warps of the block wrote.",
         ("stall_barrier", "stall_long_scoreboard"),
     ),
@@ -136,7 +138,7 @@ RULES = (
         lambda e: (
             (e.shared > 4 * e.threads)
             & (
-                ((e.queue > 0.4) & (e.waits("mio_throttle") > e.waits("short_scoreboard")) & (e.busy["issue"] > 0.25))
+                ((e.queue > 0.4) & (e.waits("mio_throttle") > e.waits("short_scoreboard")) & (e.busy["issue"] > 0.35))
                 | ((e.queue > 0.3) & (e.busy["issue"] > 0.35) & (e.waits("barrier") < 0.1))
             )
         ),
@@ -144,11 +146,11 @@ RULES = (
         0.75,
         "wavefronts",
         "Shared memory accepts one instruction for every four issue slots of an SM. Warps queue for it, and more than "
-        "a quarter of the issue slots is used. So the number of these instructions is the limit. The bound assumes a "
+        "a third of the issue slots is used. So the number of these instructions is the limit. The bound assumes a "
         "tile in registers, but removes no more than the one instruction a cycle that shared memory can accept.",
-        "A third of the passes through shared memory or more are conflicts of banks.",
+        "A quarter of the passes through shared memory or more are conflicts of banks.",
         ("stall_mio_throttle", "inst_issued", "shared_bytes_per_block"),
-        refutes=lambda e: conflicting(e) > 0.35,
+        refutes=lambda e: conflicting(e) > 0.25,
     ),
     Rule(
         "shared_bank_conflicts",
@@ -156,7 +158,8 @@ RULES = (
         lambda e: (
             (e.shared > 4 * e.threads)
             & (e.queue > 0.25)
-            & ~((e.waits("mio_throttle") > e.waits("short_scoreboard")) & (e.busy["issue"] > 0.25))
+            & (e.waits("mio_throttle") > 0.01)
+            & ~((e.waits("mio_throttle") > e.waits("short_scoreboard")) & (e.busy["issue"] > 0.35))
             & ~((e.busy["issue"] > 0.35) & (e.waits("barrier") < 0.1))
             & (e.busy["dram"] < 0.8)
         ),

@@ -172,7 +172,10 @@ RULES = (
         "The results need all bits of FP32, or the kernel is not a matrix product.",
         ("flops_fp32", "dram_read_bytes"),
         ("fp32",),
-        refutes=lambda e: ~((operand_bits(e) < 24) | (e["flops_fp16"] > 0) | e.of_16_bits | e.closed),
+        refutes=lambda e: (
+            ~((operand_bits(e) < 24) | (e["flops_fp16"] > 0) | e.of_16_bits | e.closed)
+            | ((e.shared <= 0) & (e["flops_fp32"] > 1000 * e.loaded))  # tiles in registers give 128 a loaded byte
+        ),
     ),
     Rule(
         "tensor_starved",

@@ -9,6 +9,8 @@ from analysis.diagnosis.kernel_rules.quantities import (
     HALF,
     OCCUPANCY_NEEDS,
     SHAPE,
+    alone,
+    between,
     few_warps,
     filled_grid,
     limits_are,
@@ -40,15 +42,16 @@ RULES = (
         lambda e: (
             (e["waves"] > 1)
             & (tail_left(e) < 0.8)
-            & (e.filling < 0.9)
-            & (e.filling > 0.5)
-            & (e["occupancy_theoretical_frac"] > HALF)
+            & (
+                (between(e.filling, 0.5, 0.9) & (e["occupancy_theoretical_frac"] > HALF))
+                | (alone(e) & ~few_warps(e) & (e.filling > 0.95))
+            )
         ),
         without_tail,
         0.85,
         "waves",
         "The last wave is not full and may cost more than a fifth of the time. With over five waves it cannot cost "
-        "that much. About as many warps are missing as the last wave leaves empty. The fewer blocks of the last wave "
+        "that much. About as many warps are missing as the last wave leaves empty, or an SM has one block or none. The fewer blocks of the last wave "
         "run faster if warps wait for each other, so the bound counts the blocks of the busiest SM.",
         "The number of waves is just below a whole number.",
         ("waves", "occupancy_achieved_frac"),

@@ -145,7 +145,7 @@ RULES = (
         "partial_sector_writes",
         ("global_store_bytes", *TRAFFIC),
         lambda e: (
-            (e["dram_read_bytes"] - e["l2_read_bytes"] > HALF * e.stored)
+            (e["dram_read_bytes"] - e["l2_read_bytes"] > 0.4 * e.stored)
             & (e.stored >= e["l2_read_bytes"])
             & (e.busy["dram"] > 0.3)
             & (e.filled("local_bytes") < HALF * e.stored)
@@ -156,7 +156,8 @@ RULES = (
         ),
         0.9,
         "bytes",
-        "DRAM reads bytes that no SM asked for, about as many as the kernel writes. L2 fetches each sector of which "
+        "DRAM reads bytes that no SM asked for, two fifths of what the kernel writes or more: the ends of pieces of five "
+        "sectors, or all. L2 fetches each sector of which "
         "stores write only a part, to complete it. Random reads can at most double what SMs read. The bound assumes "
         "stores of 32 bits, unless full sections tell their width.",
         "dram_read_bytes is no more than l2_read_bytes.",
@@ -170,7 +171,7 @@ RULES = (
         lambda e: (
             (e.sectors > 4)
             & (e.sectors < WIDEST)
-            & (np.abs(e.sectors / aligned(e) - 1) > 0.05)
+            & (np.abs(e.sectors / aligned(e) - 1) > 0.04)
             & (e.waits("long_scoreboard", "lg_throttle") > HALF)
             & (np.maximum(e.busy["dram"], e.busy["l2"]) > HALF)
             & (e.shared <= 0)
@@ -186,7 +187,7 @@ RULES = (
         "A request takes 4, 8 or 16 sectors.",
         ("sectors_per_request_load", "l2_read_bytes", "dram_read_bytes"),
         ("dram", "l2"),
-        refutes=lambda e: np.isin(e.sectors, (4, 8, 16)) | random_pairs(e),
+        refutes=lambda e: np.isin(e.sectors, (4, 8, 16)) | random_pairs(e) | (e["coalescing_load_frac"] >= 0.95),
     ),
     Rule(
         "narrow_accesses",

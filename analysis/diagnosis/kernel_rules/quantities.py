@@ -53,9 +53,10 @@ def reuse(e: Evidence) -> Floats:
 def apart(e: Evidence) -> Bools:
     """Return whether a request takes more sectors than any width of access needs.
 
-    A tenth more is the error of several passes. Copies of 128 bits into shared memory count up to a fifth too many.
+    A tenth more is the error of several passes. Copies of 128 bits into a tile of shared memory, of a word a thread or
+    more, count up to a fifth too many.
     """
-    return e.sectors > np.where(e.shared > 0, 1.25, 1.1) * WIDEST
+    return e.sectors > np.where(e.shared >= 4 * e.threads, 1.25, 1.1) * WIDEST
 
 
 def alone(e: Evidence) -> Bools:
@@ -99,9 +100,18 @@ def at_random(e: Evidence) -> Bools:
 def out_of_order(e: Evidence) -> Bools:
     """Return whether loads queue for more than four latencies of DRAM although it is less than 72 % busy.
 
-    Rows of DRAM that are read in order fill it, also at a stride. Random sectors fill its banks at two thirds.
+    Rows of DRAM that are read in order fill it, also at a stride. Random sectors fill its banks at two thirds. Over
+    a large range, their addresses queue before that: then eight latencies and pairs of which one sector is in vain tell.
     """
-    return np.asarray((e.wait_per_load > 4 * e.limits.dram_latency_cycles) & between(e.busy["dram"], HALF, 0.72))
+    latencies = e.wait_per_load / e.limits.dram_latency_cycles
+    pairs = e["dram_read_bytes"] / np.maximum(e["l2_read_bytes"], 1)
+    early = (latencies > 8) & between(pairs, 1.45, 1.95) & between(e.busy["dram"], 0.3, HALF)
+    return np.asarray(((latencies > 4) & between(e.busy["dram"], HALF, 0.72)) | early)
+
+
+def exchanging(e: Evidence) -> Floats:
+    """Return the share of time at barriers, and for shared memory if that holds less than a word for each thread."""
+    return np.asarray(e.waits("barrier") + np.where(e.shared < 4 * e.threads, np.nan_to_num(e.waits("short_scoreboard")), 0))
 
 
 def conflicting(e: Evidence) -> Floats:
@@ -110,8 +120,12 @@ def conflicting(e: Evidence) -> Floats:
 
 
 def full_pipe(e: Evidence) -> Bools:
-    """Return whether warps queue for an arithmetic pipe, counted or not, a third of their time: that is the roof."""
-    return np.asarray(np.nan_to_num(e.waits("math_pipe_throttle")) > 1 / 3)
+    """Return whether warps queue for an arithmetic pipe, counted or not, a third of their time: that is the roof.
+
+    So is the scheduler if warps are ready for more than half of their time while another one issues.
+    """
+    queued, ready = (np.nan_to_num(e.waits(name)) for name in ("math_pipe_throttle", "not_selected"))
+    return np.asarray((queued > 1 / 3) | (ready > HALF))
 
 
 def slots(e: Evidence, instructions: Floats) -> Floats:
@@ -175,11 +189,16 @@ def when_aligned(e: Evidence) -> Floats:
 
     DRAM delivers sectors; L2 delivers lines of four sectors. A block of n sectors that begins inside a sector touches
     n + 1 sectors and crosses into another line in n of four cases. The extra sectors thus tell the number of blocks.
+    Requests of one sector, for a word that all lanes share, lower the mean: with up to five sectors, they may be all
+    that do not take five. If the used part of the sectors was counted, the rest of them goes.
     A library takes another kernel for aligned operands, of which only the roofs are known.
     """
     aligned = below(e)
     crossings = np.clip(aligned / np.maximum(e.sectors - aligned, 1e-9), 0, LINE) / LINE
-    less = {"l2": e.floors["l2"] * aligned / e.sectors, "dram": e.floors["dram"] * aligned / e.sectors}
+    rows = np.clip((e.sectors - 1) / LINE, 0, 1)  # of requests, if all others take one sector
+    part = np.where(e.sectors <= LINE + 1, (3 * rows + 1) / e.sectors, aligned / e.sectors)
+    part = np.where(e["coalescing_load_frac"] >= HALF, np.minimum(part, e["coalescing_load_frac"]), part)
+    less = {"l2": e.floors["l2"] * part, "dram": e.floors["dram"] * part}
     own = e.after(**less)
     own = np.where(e.busy["l2"] > e.busy["dram"], np.maximum(e.time / (1 + crossings), own), own)
     return np.asarray(np.where(e.closed, e.after(**less, l1=0, requests=0, issue=0, dependent=0), own))
