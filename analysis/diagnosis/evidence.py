@@ -116,6 +116,12 @@ class Evidence:
         return np.array([symbols.is_closed(str(name)) for name in names], bool)
 
     @cached_property
+    def for_odd_operands(self) -> Bools:
+        """Return whether the kernel's name is that of a library's variant for operands without alignment."""
+        names = self.rows["kernel"] if "kernel" in self.rows else [""] * len(self.rows)
+        return np.array([symbols.is_for_odd_operands(str(name)) for name in names], bool)
+
+    @cached_property
     def of_16_bits(self) -> Bools:
         """Return whether the kernel's name has a 16-bit floating-point type, as argument of a template or function."""
         if "kernel" not in self.rows:
@@ -220,7 +226,8 @@ class Evidence:
         slots = self["inst_issued"] * self.lanes_ns / self.limits.schedulers / self.time
         others = (self.shared > 0) | (self.filled("flops_fp64") > 0) | (slots < 1 / 8)
         others |= self["global_load_requests"] * self.lanes_ns > self.time / 4
-        return np.where((self.queue > 0.4) & ~others, self.time, 0.0)
+        full = (self.queue > 0.4) | (self.waits("mio_throttle") > 0.35)
+        return np.where(full & ~others, self.time, 0.0)
 
     @cached_property
     def functions(self) -> Floats:

@@ -30,6 +30,7 @@ _CLOSED = re.compile(
     r"|softmax_warp_|elementwise_kernel|^(maxwell|pascal|volta|turing|ampere|ada|hopper|blackwell|sm\d+)_"
     r"|^triton_(poi|red|per|tem|mm)_|^(loop|input|wrapped)_\w+|_fusion"
 )
+_NARROW = re.compile(r"cutlass.*(?:f16|bf16)_.*_align[124]\b")  # elements an access; eight of 16 bits are 16 bytes
 _OPEN, _CLOSE = "<([{", ">)]}"
 _SIGN = re.compile(r"->|[][<>(){} ]")
 _BRACKET, _BRACKET_OR_COLONS = re.compile(r"[][<>(){}]"), re.compile(r"[][<>(){}]|:(?=:)")
@@ -156,6 +157,11 @@ def _split_template(text: str) -> tuple[str, str]:
 def is_closed(name: str) -> bool:
     """Return whether a kernel is of a library or a compiler, whose grid and loops nobody edits."""
     return _CLOSED.search(name) is not None
+
+
+def is_for_odd_operands(name: str) -> bool:
+    """Return whether a product of 16-bit operands is CUTLASS' variant for operands that are not aligned to 16 bytes."""
+    return _NARROW.search(name) is not None
 
 
 @lru_cache(maxsize=1 << 16)

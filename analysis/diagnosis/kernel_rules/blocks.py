@@ -30,8 +30,7 @@ RULES = (
         0.7,
         "issue slots",
         "Warps spend a quarter of their time at barriers, although they load nothing between them. Such barriers can "
-        "only order accesses to shared memory. If the block has less than a word for each thread there, the waits for it "
-        "go as well.",
+        "only order accesses to shared memory. With less than a word there for each thread, waits for it go as well.",
         "Warps read what other warps of the block wrote.",
         ("stall_barrier", "stall_long_scoreboard"),
     ),

@@ -66,8 +66,8 @@ RULES = (
         0.6,
         "bytes",
         "Loads use half of the sectors that they touch or more, but not all. Lanes that are far apart use less: a "
-        "piece of n sectors that begins inside a sector touches n + 1. So a request wastes about a sector or more. L2 or "
-        "DRAM is busy with these, and L1 holds few of them.",
+        "piece of n sectors that begins inside a sector touches n + 1. So a request wastes about a sector. L2 or DRAM "
+        "is busy with these, and L1 holds few of them.",
         "The pieces begin at multiples of 32 bytes.",
         ("coalescing_load_frac", "sectors_per_request_load", "l2_read_bytes"),
         ("dram", "l2"),
@@ -112,10 +112,7 @@ RULES = (
         "shared_bank_conflicts",
         ("bank_conflicts", "shared_wavefront_frac", "stall_short_scoreboard", "stall_mio_throttle"),
         lambda e: (
-            (conflicting(e) > 0.25)
-            & (e["shared_wavefront_frac"] > 0.3)
-            & (e.queue > 0.25)
-            & (e.busy["issue"] < HALF)
+            (conflicting(e) > 0.25) & (e["shared_wavefront_frac"] > 0.3) & (e.queue > 0.25) & (e.busy["issue"] < HALF)
         ),
         lambda e: np.maximum(
             e.without(e.queue + e.waits("barrier")),
@@ -123,8 +120,9 @@ RULES = (
         ),
         0.65,
         "wavefronts",
-        "A quarter of the passes through shared memory or more are conflicts of banks, and warps queue for it. Less than "
-        "half of the issue slots are used: in more, other instructions hide the passes. The bound keeps all other passes.",
+        "A quarter of the passes through shared memory or more are conflicts of banks, and warps queue for it. Fewer "
+        "than half of the issue slots are used: with more, other instructions hide the passes. The bound keeps all "
+        "other passes.",
         "Without conflicts, shared memory takes as long.",
         ("bank_conflicts", "shared_wavefront_frac", "shared_ways_load"),
         (),

@@ -120,6 +120,22 @@ RULES = (
         ("fp64", "xu"),
     ),
     Rule(
+        "fp64_by_accident",
+        ("flops_tensor_fp64", "stall_math_pipe_throttle"),
+        lambda e: (e["flops_tensor_fp64"] > 0.9 * e.tensor_flops) & (e.waits("math_pipe_throttle") > 0.25),
+        lambda e: e.after(
+            tensor=e.floors["tensor"] / TF32, issue=e.floors["issue"] / 4, l2=e.floors["l2"] / 4, l1=0, requests=0
+        ),
+        0.5,
+        "roof",
+        "A library multiplies in FP64 on tensor cores, and warps queue for them. Operands that FP32 holds take half of "
+        "the bytes, and TF32 has several times the rate.",
+        "The results need FP64.",
+        ("flops_tensor_fp64", "stall_math_pipe_throttle"),
+        ("fp64", "tensor"),
+        refutes=lambda e: ~(e.closed & (e["flops_tensor_fp64"] > 0)),
+    ),
+    Rule(
         "constant_divergence",
         ("stall_mio_throttle", "stall_short_scoreboard", "shared_bytes_per_block", "inst_issued"),
         lambda e: (

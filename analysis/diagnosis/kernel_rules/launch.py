@@ -51,7 +51,8 @@ RULES = (
         0.85,
         "waves",
         "The last wave is not full and may cost more than a fifth of the time. With over five waves it cannot cost "
-        "that much. About as many warps are missing as the last wave leaves empty, or an SM has one block or none. The fewer blocks of the last wave "
+        "that much. About as many warps are missing as the last wave leaves empty, "
+        "or an SM has one block or none. The fewer blocks of the last wave "
         "run faster if warps wait for each other, so the bound counts the blocks of the busiest SM.",
         "The number of waves is just below a whole number.",
         ("waves", "occupancy_achieved_frac"),

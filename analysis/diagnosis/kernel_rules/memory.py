@@ -145,7 +145,7 @@ RULES = (
         "partial_sector_writes",
         ("global_store_bytes", *TRAFFIC),
         lambda e: (
-            (e["dram_read_bytes"] - e["l2_read_bytes"] > 0.4 * e.stored)
+            (e["dram_read_bytes"] - e["l2_read_bytes"] > HALF * e.stored)
             & (e.stored >= e["l2_read_bytes"])
             & (e.busy["dram"] > 0.3)
             & (e.filled("local_bytes") < HALF * e.stored)
@@ -156,8 +156,7 @@ RULES = (
         ),
         0.9,
         "bytes",
-        "DRAM reads bytes that no SM asked for, two fifths of what the kernel writes or more: the ends of pieces of five "
-        "sectors, or all. L2 fetches each sector of which "
+        "DRAM reads bytes that no SM asked for, about as many as the kernel writes. L2 fetches each sector of which "
         "stores write only a part, to complete it. Random reads can at most double what SMs read. The bound assumes "
         "stores of 32 bits, unless full sections tell their width.",
         "dram_read_bytes is no more than l2_read_bytes.",
@@ -188,6 +187,20 @@ RULES = (
         ("sectors_per_request_load", "l2_read_bytes", "dram_read_bytes"),
         ("dram", "l2"),
         refutes=lambda e: np.isin(e.sectors, (4, 8, 16)) | random_pairs(e) | (e["coalescing_load_frac"] >= 0.95),
+    ),
+    Rule(
+        "misaligned_base",
+        LOADS,
+        lambda e: e.for_odd_operands & (e.time > 4 * e.limits.empty_kernel_ns),
+        when_aligned,
+        0.9,
+        "bytes",
+        "The kernel's name is that of CUTLASS for 16-bit operands that are not aligned to 16 bytes: it loads up to "
+        "four elements at a time. A library takes it only if a pointer or a leading dimension is odd.",
+        "All pointers and leading dimensions are multiples of 16 bytes.",
+        ("sectors_per_request_load", "global_load_requests"),
+        ("dram", "l2"),
+        refutes=lambda e: ~e.for_odd_operands,
     ),
     Rule(
         "narrow_accesses",

@@ -101,7 +101,7 @@ def out_of_order(e: Evidence) -> Bools:
     """Return whether loads queue for more than four latencies of DRAM although it is less than 72 % busy.
 
     Rows of DRAM that are read in order fill it, also at a stride. Random sectors fill its banks at two thirds. Over
-    a large range, their addresses queue before that: then eight latencies and pairs of which one sector is in vain tell.
+    a large range, they queue before that: then eight latencies tell, and pairs of which one sector is in vain.
     """
     latencies = e.wait_per_load / e.limits.dram_latency_cycles
     pairs = e["dram_read_bytes"] / np.maximum(e["l2_read_bytes"], 1)
@@ -111,7 +111,8 @@ def out_of_order(e: Evidence) -> Bools:
 
 def exchanging(e: Evidence) -> Floats:
     """Return the share of time at barriers, and for shared memory if that holds less than a word for each thread."""
-    return np.asarray(e.waits("barrier") + np.where(e.shared < 4 * e.threads, np.nan_to_num(e.waits("short_scoreboard")), 0))
+    of_shared = np.where(e.shared < 4 * e.threads, np.nan_to_num(e.waits("short_scoreboard")), 0)
+    return np.asarray(e.waits("barrier") + of_shared)
 
 
 def conflicting(e: Evidence) -> Floats:
