@@ -98,6 +98,18 @@ def test_fixes_that_win_nothing_are_not_advised(program: list[Action]) -> None:
     assert [one.kind for one in claims_on([*WARM_UP, *program * 14])] == ["nothing"]
 
 
+def test_casts_of_autocast_in_training_are_fused() -> None:
+    cast = "void at::native::vectorized_elementwise_kernel<8, at::native::bfloat16_copy_kernel_cuda(TensorIterator)>"
+    step = [
+        *spaced(3, [*wide(cast, 60), *wide(MULTIPLY, 60), *wide("product", 100)], 20),
+        *wide("multi_tensor_apply_kernel<Adam>", 50),
+    ]
+    found = claims_on([*WARM_UP, *step * 14])
+    assert found[0].kind == "fuse"
+    assert "weights in bfloat16" in found[0].do
+    assert "redundant_copy" not in [one.kind for one in found]
+
+
 def test_what_another_change_needs_comes_first() -> None:
     waits = [*spaced(25, wide("advance", 4), 20), ("launch", "any", 3 * US), ("d2h", "x", 2 * US, 7, 4)] * 3
     found = claims_on([*WARM_UP, *[*waits, *wide("last", 5)] * 10])

@@ -21,6 +21,7 @@ LEAST = 0.01  # of the step: shorter kernels cannot save more
 COPIES = 0.12  # of the step: casts and gathers are copies that a program needs, and most programs have some
 LONG_NS = 15_000.0  # a shorter kernel is as short as its latency, whatever its grid
 MAKES = 1.0  # times the time of a copy at least: kernels that make as many bytes also read some
+AUTOCASTS = 16  # conversions to 16 bits in a step of training: autocast makes one for each weight and input
 JOB = 0.8  # of the kernels' time: what takes more is what the step is for
 BRIDGES = ("reduce", "cat", "copy")  # compilers fuse these with the kernels around them
 FILL = 0.25  # share of the GPU's threads that a small grid fills at most
@@ -61,6 +62,9 @@ _ONLY_MOVES = (
 _ON_GPU = "Device-to-Device|DtoD"
 _COPY = rf"direct_copy_kernel|copy_kernel|{_ON_GPU}|wrapped_copy|clone|roll_cuda_kernel"
 
+_CAST_LESS = (
+    "torch.compile, which fuses the casts of autocast as well; or keep the weights in bfloat16 and need no cast."
+)
 _APPEND = "Allocate the whole tensor once, and copy each part into its slice."
 
 
@@ -70,8 +74,9 @@ def propose(view: View) -> Iterator[Proposal]:
     computes = view.named(_COMPILED) & ~view.named(_ONLY_MOVES)
     casts = _repeated_casts(view, computes)
     yield from _casts(view, casts)
-    yield from _layout(view, casts | computes)
-    yield from _fuse(view, casts)
+    autocast = _autocasts(view, casts | computes)
+    yield from _layout(view, casts | computes | autocast)
+    yield from _fuse(view, casts, autocast)
     yield from _small_grids(view)
 
 
@@ -147,6 +152,18 @@ def _repeated_casts(view: View, computes: Bools) -> Bools:
     return found
 
 
+def _autocasts(view: View, others: Bools) -> Bools:
+    """Return the conversions that autocast makes in training, next to kernels that work element by element.
+
+    The same name may stand for a copy, so only a step that converts to bfloat16 or half often counts.
+    """
+    found = view.kernels & view.named(_CONVERTS) & ~others
+    to_half = found & view.named(r"(b?float16|half)_copy_kernel")
+    if view.library != "pytorch" or not view.trains or view.of_step(np.count_nonzero(to_half)) < AUTOCASTS:
+        return np.zeros(len(found), bool)
+    return found
+
+
 def _alike(view: View, ops: Bools) -> list[Bools]:
     """Return masks of these operations, one for each name and grid."""
     grids = view.capture.gpu_ops["grid"].astype(object).to_numpy(object)[view.graph.o_row]
@@ -211,8 +228,8 @@ def _layout(view: View, others: Bools) -> Iterator[Proposal]:
         )  # fmt: skip
 
 
-def _fuse(view: View, casts: Bools) -> Iterator[Proposal]:
-    runs, inside = pointwise_runs(view)
+def _fuse(view: View, casts: Bools, autocast: Bools) -> Iterator[Proposal]:
+    runs, inside = pointwise_runs(view, autocast)
     time = view.time(inside)
     if not runs or view.share(time) < LEAST:
         return
@@ -223,7 +240,8 @@ def _fuse(view: View, casts: Bools) -> Iterator[Proposal]:
 
     def fused(base: Graph, share: float) -> Graph:
         if share >= 1.0:
-            return one_kernel_of_each(jit(base, share) if jit else base, wider, share)
+            fewer = changes.drop(base, autocast & ~inside, share=share) if autocast.any() else base
+            return one_kernel_of_each(jit(fewer, share) if jit else fewer, wider, share)
         return one_kernel_of_each(base, runs, share)
 
     yield Proposal(
@@ -235,6 +253,7 @@ def _fuse(view: View, casts: Bools) -> Iterator[Proposal]:
         ),
         change=fused,
         count=count, time_ns=time, wrong_if="other kernels need the values between them",
+        do=_CAST_LESS if autocast.any() else "",
     )  # fmt: skip
 
 
@@ -287,9 +306,9 @@ def bridged_runs(view: View, inside: Bools, apart: Bools) -> list[np.ndarray]:
     return [rows for rows in runs if inside[rows].any()]
 
 
-def pointwise_runs(view: View) -> tuple[list[np.ndarray], Bools]:
+def pointwise_runs(view: View, more: Bools | None = None) -> tuple[list[np.ndarray], Bools]:
     """Return the runs of kernels that work element by element and follow each other, and which operations they have."""
-    runs = changes.neighbours(view.graph, pointwise(view))
+    runs = changes.neighbours(view.graph, pointwise(view) if more is None else pointwise(view) | more)
     inside = np.zeros(len(view.names), bool)
     for rows in runs:
         inside[rows] = True
