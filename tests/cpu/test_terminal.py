@@ -106,7 +106,7 @@ def test_a_low_terminal_gets_less(gpt2):
     assert "Launch the step as one CUDA graph" in re.sub(r"\s+", " ", high)
     assert "4. " in high
     assert "4. " not in low
-    assert "Kernels (5 of 42)" in high
+    assert "Kernels (3 of 42)" in high
     assert "Kernels (2 of 42)" in low
 
 
@@ -170,7 +170,7 @@ def test_the_page_of_a_kernel_of_gpt2(gpt2):
     assert "--kernel-id '::regex:^Kernel2$:1'" in " ".join(shown.split())
     reasons = shown[shown.index("Why it takes its time") : shown.index("Where it runs")]
     told = [line.split("  ")[0].strip() for line in reasons.splitlines() if line.startswith("gpt2")]
-    assert told == ["gpt2/prefill/h.*/mlp/proj"]  # the verdict has its range; what tables say is of all ranges
+    assert set(told) == {"gpt2/prefill/h.*/mlp/proj"}  # verdicts have their range; what tables say is of all ranges
     assert reasons.count("\nall ") >= 4
     bar = next(line for line in shown.splitlines() if "███▓▓" in line).strip()
     assert 90 <= len(bar) <= 98  # its eight largest reasons, of all
