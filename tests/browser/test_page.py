@@ -103,7 +103,7 @@ def test_a_finding_is_copied_as_markdown(opened: Opened, pages: Pages) -> None:
     page.get_by_label("copy as Markdown: finding 1", exact=True).click()  # 2
     soon(page.locator("#status"), "^Finding copied as Markdown$")
     copied = pasted(page)
-    assert copied.startswith(f"**{title}** (launch bound, saves 1.88 ms to 3.88 ms (47% to 97%) of step gpt2/decode")
+    assert copied.startswith(f"**{title}** (launch bound, saves 1.86 ms to 3.87 ms (46% to 96%) of step gpt2/decode")
     assert "- 4.004 ms: `changes.time_ns` at gpt2/decode launch_bound launches" in copied
     assert "**Check:** `python analysis/" in copied
     assert "NVIDIA H200 · driver 580.159.04" in copied
@@ -287,7 +287,7 @@ def test_the_script_writes_cells_as_they_stand_without_it(kind: str, opened: Ope
 
 def test_without_a_script_findings_and_tables_remain(opened: Opened, pages: Pages) -> None:
     page = opened(pages("gpt2"), java_script_enabled=False)
-    assert page.locator(".card").count() == 11
+    assert page.locator(".card").count() == 10
     assert page.locator("table[data-table=kernels] tbody tr").count() == 15
     assert not page.locator(".js").first.is_visible()
     assert page.locator("#search").count() == 1

@@ -143,6 +143,12 @@ def test_large_copies_belong_in_pinned_memory_beside_the_kernels(memory: str, si
     assert list(one) == ([kind] if kind else [])
 
 
+@pytest.mark.parametrize(("ns", "kinds"), [(99_000.0, []), (101_000.0, ["copies_not_overlapped"])])
+def test_copies_of_less_than_a_hundredth_of_the_step_have_nothing_to_overlap(ns: float, kinds: list[str]) -> None:
+    one = found(copies.propose, view(graph([{}], [copy(D2H, 1e6, ns)]), memory="Pinned -> Device", wall=10_000_000))
+    assert list(one) == kinds
+
+
 @pytest.mark.parametrize(
     ("size", "ns", "low", "high"), [(1e6, 500_000.0, 0.1, 0.04), (1e6, 25_000.0, 1.0, 0.8), (1e6, 10_000.0, 1.0, 1.0)]
 )

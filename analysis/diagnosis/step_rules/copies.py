@@ -11,6 +11,7 @@ from analysis.replay import changes
 from analysis.replay.graph import Bools, Graph
 
 MUCH = 0.1  # of a step: sets that take less are no finding
+LEAST = 0.01  # of the step: shorter copies only wait for a GPU that others use, if they wait
 LARGE = 1e5  # bytes of a step; below, pinning changes nothing
 PINNED = (20e9, 50e9)  # byte/s of a pinned copy: PCIe generations 4 and 5 with 16 lanes
 FULL, HALF = 0.9, 0.5  # of the step: copies that take as much limit it; of the bytes: what narrower types leave
@@ -153,7 +154,7 @@ def _staged(view: View, up: Bools) -> Iterator[Proposal]:
 def _exposed(view: View, ops: Bools) -> Iterator[Proposal]:
     pinned = ops & np.array(["Pageable" not in str(memory) for memory in view.memory], bool)
     size, time = view.of_step(view.bytes[pinned].sum()), view.time(pinned)
-    if size < LARGE:
+    if size < LARGE or view.share(time) < LEAST:
         return
     count = view.of_step(np.count_nonzero(pinned))
     yield Proposal(
