@@ -5,6 +5,7 @@ else took time. No kernel is shorter than its longest floor. A cause has to expl
 """
 
 import math
+from collections.abc import Callable
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -112,14 +113,16 @@ class Evidence:
     @cached_property
     def closed(self) -> Bools:
         """Return whether the kernel's name is one of a library or a compiler, whose registers nobody else chooses."""
-        names = self.rows["kernel"] if "kernel" in self.rows else [""] * len(self.rows)
-        return np.array([symbols.is_closed(str(name)) for name in names], bool)
+        return self._named(symbols.is_closed)
 
     @cached_property
     def for_odd_operands(self) -> Bools:
         """Return whether the kernel's name is that of a library's variant for operands without alignment."""
+        return self._named(symbols.is_for_odd_operands)
+
+    def _named(self, test: Callable[[str], bool]) -> Bools:
         names = self.rows["kernel"] if "kernel" in self.rows else [""] * len(self.rows)
-        return np.array([symbols.is_for_odd_operands(str(name)) for name in names], bool)
+        return np.array([test(str(name)) for name in names], bool)
 
     @cached_property
     def of_16_bits(self) -> Bools:

@@ -95,12 +95,13 @@ def host_waits(host: pd.DataFrame, *, most: int = MOST) -> list[Claim]:
 
     Each says what time in the call means. Shape: `host` host.csv.
     """
-    found = []
+    awake: list[Claim] = []
+    asleep: list[Claim] = []
     for source, rows in host.groupby("source", sort=False):
         known = rows.dropna(subset=["host_time_ns", "share_frac"]).head(2 * most)
         looped = known[[source == CUDA and _allocates(row) for _, row in known.iterrows()]]
         if len(looped) > 1:
-            found.append(_of_loop(looped))
+            awake.append(_of_loop(looped))
         for _, row in known.drop(looped.index if len(looped) > 1 else []).iterrows():
             meaning = explain_call(str(row["call"])) if source in (CUDA, SYSTEM) else None
             spread, headline = _spread(row)
@@ -114,9 +115,10 @@ def host_waits(host: pd.DataFrame, *, most: int = MOST) -> list[Claim]:
                 meaning = ("start_up", "the first call sets CUDA up, once", "")
             elif meaning and _many_short(row):
                 meaning = _SHORT_COPIES
-            why = f" {begin(meaning[1])}." if meaning else ""
-            idle = meaning is not None and (meaning[0] == "start_up" or meaning[1] == SLEEPING)
-            found.append(
+            sleeps = meaning is not None and meaning[1] == SLEEPING
+            why = f" {begin(meaning[1])}." if meaning and not sleeps else ""
+            idle = sleeps or (meaning is not None and meaning[0] == "start_up")
+            (asleep if sleeps else awake).append(
                 Claim(
                     kind=meaning[0] if meaning else "host_work",
                     title=f"{row['call']}: {meaning[1] if meaning else headline}",
@@ -126,14 +128,13 @@ def host_waits(host: pd.DataFrame, *, most: int = MOST) -> list[Claim]:
                     weight_ns=0.0 if idle else float(row["host_time_ns"]) - once,
                 )
             )
-    awake = [one for one in found if not one.title.endswith(SLEEPING)]
     awake.sort(key=lambda one: one.kind == "start_up")  # what happens once comes last
-    return awake or [_asleep(found)] if found else []
+    return awake or ([_asleep(asleep)] if asleep else [])
 
 
 def _asleep(found: list[Claim]) -> Claim:
     """Return one finding in place of those on calls in which threads sleep, where nothing else is known."""
-    waits = " ".join(one.sentence.removesuffix(f" {begin(SLEEPING)}.") for one in found)
+    waits = " ".join(one.sentence for one in found)
     names = " and ".join(str(one.cells[0].row["call"]) for one in found)
     return Claim(
         kind="nothing", title=f"Nothing here limits the program: threads sleep in {names}",
