@@ -300,6 +300,13 @@ def test_four_launches_could_be_a_graph(count: int, name: str, proposed: bool) -
         assert one["launch_bound"].after == ""
 
 
+@pytest.mark.parametrize(("ns", "wall", "proposed"), [(31.0, 275, False), (30.0, 260, True), (31.0, 276, True)])
+def test_a_host_that_is_far_ahead_of_a_full_gpu_needs_no_graph(ns: float, wall: int, proposed: bool) -> None:
+    """Eight launches take the host 120 ns: less than half of 248, which are more than nine tenths of 275."""
+    base = graph([{"launches": True}] * 8, [{"ns": ns}] * 8)
+    assert ("launch_bound" in found(launches.propose, view(base, wall=wall))) is proposed
+
+
 def test_host_work_of_its_own_is_no_launch() -> None:
     assert found(launches.propose, busy_host())["launch_bound"].time_ns == 7 * 15 + 5
 
