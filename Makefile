@@ -74,12 +74,6 @@ selftest: setup-need-gpu setup-harness  ## measure this GPU's roofs, and test it
 doctor:  ## say what this machine has for profiling, and how to get what it lacks
 	@if [[ -x '$(PY)' ]]; then '$(PY)' -m harness.doctor; else '$(PYTHON)' -m harness.doctor; fi
 
-bench-softmax: setup-harness  ## time every softmax variant side by side (without a GPU: only check it)
-	@$(PY) -m harness.bench softmax $(ARGS)
-
-bench: setup-harness  ## time every variant of every op, or of OP='gelu layernorm' (without a GPU: only check them)
-	@$(PY) -m harness.bench $(OP) $(ARGS)
-
 lint: setup-tests  ## run ruff, mypy, import-linter, shellcheck, clang-format
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .

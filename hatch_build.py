@@ -24,6 +24,9 @@ CARRIED = (
     "reports/h200-gpt2-ops",
     "reports/h200-softmax-bench",
     "reports/published.toml",
+    "studies/__init__.py",
+    "studies/bench",
+    "studies/outputs.py",
 )
 SOURCES = ("hatch_build.py", "pyproject.toml", "CHANGELOG.md", "LICENSE", "README.md")  # beside these, in the sdist
 SUFFIXES = {".c", ".css", ".cu", ".cuh", ".h", ".j2", ".js", ".json", ".py", ".sbatch", ".sh", ".toml", ".typed"}

@@ -146,7 +146,7 @@ class Op:
     allowed_error(inputs, references, variant)
                         for each output a float64 tensor: the largest allowed difference from `reference`
     error_spread        for ops with long sums, with the same arguments: how errors add up over a row and an output, for
-                        inputs of `make_inputs` (harness/norms.py)
+                        inputs of `make_inputs` (studies/bench/measure_norms.py)
     chain               PyTorch operations of the baseline, in order
     best                our fastest variant; `best_by_dtype` names another one for the dtypes that it does not support
     extras              launchers of kernels that are no rungs: a program of ours calls them, and no benchmark times

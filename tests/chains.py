@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from harness.bench import outputs
 from kernels.registry import Op, Shape
+from studies.bench.measure import outputs
 
 STEPS = 20
 THIRDS = 5  # q is a third of qkv, so it is the qkv of a third of the batch

@@ -199,6 +199,25 @@ def rebuilt(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Rebuil
 
 
 @pytest.fixture
+def machine(tmp_path: Path) -> Any:
+    """A machine of fakes, for the tests of the scripts."""
+    from tests.machine import Machine
+
+    return Machine(tmp_path)
+
+
+@pytest.fixture
+def gpu_machine(machine: Any) -> Any:
+    """The same, with fakes of nsys, ncu and nvidia-smi."""
+    from tests import machine as fakes
+
+    machine.put("bin/nsys", fakes.FAKE_NSYS)
+    machine.put("bin/ncu", fakes.FAKE_NCU)
+    machine.put("bin/nvidia-smi", fakes.FAKE_SMI)
+    return machine
+
+
+@pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave figures blank in a test that reads tables and texts only: to draw takes half of a report's time."""
     from analysis import pipeline

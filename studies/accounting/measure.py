@@ -27,7 +27,7 @@ from torch.utils._pytree import tree_leaves
 from analysis.formats.accounting import ACCOUNTING
 from analysis.formats.console import documented, guarded
 from analysis.formats.errors import InputError, UsageError
-from harness import manifest, outputs
+from harness import manifest
 from harness.console import progress
 from harness.gpt2 import GPT2, GPT2Config
 from harness.run import DTYPES, Step, parse_config, prepare, run_window
@@ -35,6 +35,7 @@ from harness.timing import Measurement, measure_gpu, measure_wall
 from harness.training import TrainingStep
 from harness.weights import Weights, build_model, load_weights
 from harness.workloads import TRAIN, Workload, find_workload
+from studies import outputs
 from studies.accounting import architecture, budget
 from studies.accounting.predictions import CASES, CPU_CASES, TIMES, Case
 

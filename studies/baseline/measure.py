@@ -28,11 +28,12 @@ import torch
 from analysis.formats.baseline import BASELINE
 from analysis.formats.console import documented, guarded
 from analysis.formats.errors import InputError
-from harness import manifest, outputs
+from harness import manifest
 from harness.console import progress
 from harness.run import DTYPES, parse_config
 from harness.timing import Measurement, measure_gpu
 from harness.weights import build_transformers_model, encode_prompt, load_weights, static_cache
+from studies import outputs
 from studies.layers import measure as layers
 
 ROUNDS, PROFILE_TOKENS, LISTED = 5, 50, 40

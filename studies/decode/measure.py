@@ -35,8 +35,7 @@ from analysis.formats.decode import DECODE, PHASES
 from analysis.formats.errors import InputError, UsageError
 from analysis.formats.run import TIMING
 from analysis.formats.spans import spread
-from harness import manifest, outputs
-from harness.bench import measure_roofs
+from harness import manifest
 from harness.console import progress, say
 from harness.ranges import NvtxTracer, RecordingTracer, attach, detach, span
 from harness.run import DTYPES, parse_config
@@ -45,7 +44,9 @@ from harness.weights import Weights, build_model, build_transformers_model, load
 from kernels.decode.contract import Sizes
 from kernels.decode.rungs import KERNELS, NAMES, RUNGS, Rung, kernels_now, rung_of
 from kernels.registry import ops
+from studies import outputs
 from studies.baseline.measure import copy_bandwidth
+from studies.bench.measure import measure_roofs
 from studies.decode import measure_agreement as check
 from studies.decode import measure_rungs as rungs
 from studies.decode.measure_engines import GRAPH, sizes_of

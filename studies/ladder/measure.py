@@ -36,11 +36,11 @@ from analysis.formats.errors import InputError, UsageError
 from analysis.formats.hot_lines import HOT_LINES
 from analysis.formats.spans import quantile
 from analysis.formats.writing import write
-from harness.bench_files import BASELINES, BENCH, BENCH_ROWS, median_ns
 from kernels import registry
 from kernels.gpu import modelling, named
 from kernels.registry import MOST_BYTES, dtype_name, short_dtype
 from kernels.variants import choices, fingerprint
+from studies.bench.files import BASELINES, BENCH, BENCH_ROWS, median_ns
 from studies.ladder.files import LADDER, POINTS
 from studies.ladder.read import run_folders
 from studies.runs import gpu_of
@@ -397,7 +397,8 @@ def _row(point: Point) -> dict[str, Any]:
 
 def check(point: Point) -> dict[str, Any]:
     """Check a point against float64 on small shapes and on its own; return its row of points.csv."""
-    from harness import bench, manifest
+    from harness import manifest
+    from studies.bench import measure as bench
 
     row = _row(point)
     # torch.compile takes seconds for each shape, and is not ours
@@ -477,7 +478,7 @@ def _time_all(untimed: Sequence[Point], rounds: int) -> tuple[list[Any], dict[st
     """
     from tqdm import tqdm
 
-    from harness import bench
+    from studies.bench import measure as bench
 
     groups: dict[tuple[str, str, str], list[Point]] = {}
     for point in untimed:
@@ -513,7 +514,7 @@ def _write_run(
 
 def time_group(members: Sequence[Point], rounds: int, copy_byte_per_s: float, roofs: Mapping[str, float]) -> list[Any]:
     """Return the rows of bench.csv for points of one op, dtype and shape, timed beside the library."""
-    from harness import bench
+    from studies.bench import measure as bench
 
     op, dtype, shape = members[0].op, members[0].dtype, members[0].shape
     names = [point.variant for point in members]

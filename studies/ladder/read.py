@@ -33,8 +33,8 @@ from analysis.formats.hot_lines import HOT_LINES
 from analysis.formats.run import MANIFEST
 from analysis.formats.spans import QUANTILES
 from analysis.formats.tools import TOOL_STATUS
-from harness.bench_files import BENCH, BENCH_ROWS, KINDS
 from kernels.registry import ops
+from studies.bench.files import BENCH, BENCH_ROWS, KINDS
 from studies.ladder.files import LADDER, POINTS
 
 KEY = ["op", "variant", "dtype", "shape_name"]

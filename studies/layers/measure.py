@@ -39,12 +39,13 @@ from analysis.formats.console import documented, guarded
 from analysis.formats.errors import InputError, UsageError
 from analysis.formats.layers import LAYER_EVENTS, LAYER_PROFILE
 from analysis.formats.spans import spread
-from harness import doctor, manifest, outputs
+from harness import doctor, manifest
 from harness.console import progress
 from harness.ranges import NvtxTracer, Tracer, attach, detach, span
 from harness.run import DTYPES, parse_config
 from harness.timing import Measurement
 from harness.weights import RANDOM, Weights, build_model, encode_prompt, load_weights
+from studies import outputs
 from studies.layers.measure_events import HOLD, Clock, EventTracer, Instance, NullTracer, Stopwatch, make_clock
 
 PROMPT = "Once upon a time"

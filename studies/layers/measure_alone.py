@@ -23,12 +23,12 @@ import torch
 from analysis.formats.console import documented, guarded
 from analysis.formats.errors import InputError
 from analysis.formats.layers import KERNELS_OF_LAYERS, LAYER_PROFILE
-from harness import outputs
 from harness.console import progress
 from harness.gpt2 import KVCache
 from harness.ranges import Tracer, detach, span, wrap_components
 from harness.run import DTYPES, parse_config
 from harness.weights import load_weights
+from studies import outputs
 from studies.layers import measure as layers
 from studies.layers.measure import BLOCKS, Generation, fold
 from studies.layers.measure_events import Clock, Stopwatch, make_clock

@@ -23,10 +23,11 @@ from torch.utils.checkpoint import checkpoint
 from analysis.formats.console import documented, guarded
 from analysis.formats.errors import InputError, UsageError
 from analysis.formats.lectures import LECTURES
-from harness import manifest, outputs
+from harness import manifest
 from harness.console import progress
 from harness.ranges import NvtxTracer, span
 from harness.timing import Measurement, measure_gpu, measure_wall
+from studies import outputs
 from studies.lectures import predict
 from studies.lectures.measure_calls import Benchmark, Kernel, Profile, benchmark, kernels_of_each, profile
 

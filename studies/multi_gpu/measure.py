@@ -29,13 +29,14 @@ from analysis.formats.errors import UsageError
 from analysis.formats.multi_gpu import MULTI_GPU
 from analysis.formats.ranges import WARM_UP
 from analysis.formats.ranks import PROCESS_RANKS
-from harness import manifest, outputs
+from harness import manifest
 from harness.console import progress
 from harness.gpt2 import GPT2, GPT2Config
 from harness.ranges import NvtxTracer, attach, span
 from harness.run import parse_config
 from harness.timing import Measurement, hold_gpu
 from harness.weights import Weights, build_model, load_weights
+from studies import outputs
 from studies.multi_gpu import measure_check, measure_trap
 from studies.multi_gpu.measure_parallel import (
     DataParallelGPT2,

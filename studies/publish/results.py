@@ -9,7 +9,7 @@ import pandas as pd
 
 from analysis.hardware.devices import find_device
 from analysis.page.text import cell
-from harness.bench_files import BENCH
+from studies.bench.files import BENCH
 from studies.publish.committed import looks, plain, read_table, yes
 from studies.runs import Runs
 

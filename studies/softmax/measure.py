@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 
 from analysis.formats.console import documented, guarded
 from analysis.formats.errors import InputError
-from harness import bench, outputs
 from harness.console import progress
 from kernels.registry import ops
+from studies import outputs
+from studies.bench import measure as bench
 from studies.dropin import measure as dropin
 from studies.dropin.files import DROPIN
 

@@ -8,8 +8,8 @@
                                                   a GPU: from what DIR holds, and nothing is built)
 
 The choices are the `tunables` of kernels.registry, separately for each rung. ninja compiles all combinations at once,
-and a cache keeps them by content. A worker process checks each one against float64 like harness.bench. Then it times
-those that pass, and the default, in turn and isolated (harness/bench.py). A combination that does not compile, link or
+and a cache keeps them by content. A worker process checks each one against float64 like studies.bench. Then it times
+those that pass, and the default, in turn and isolated (studies/bench). A combination that does not compile, link or
 launch, gives a wrong result, crashes or hangs becomes a row with the reason. A crash costs one row and a new process.
 
 The first stage measures all combinations at the shape of the ladder. A source is compiled once for all its ops, dtypes
@@ -749,7 +749,8 @@ def without_choices() -> list[str]:
 
 def describe(out: Path, ledger: Ledger, rounds: int, calls: Sequence[Row]) -> list[Row]:
     """Write sweep.json; the choices in it."""
-    from harness import bench, manifest
+    from harness import manifest
+    from studies.bench import measure as bench
 
     choices = choose(ledger.rows)
     for choice in choices:
@@ -770,7 +771,7 @@ def describe(out: Path, ledger: Ledger, rounds: int, calls: Sequence[Row]) -> li
 
 def earlier_calls(file: Path, rows: int) -> list[Row]:
     """Return the calls in sweep.json that have rows; killed ones get their last row."""
-    from harness import outputs
+    from studies import outputs
 
     calls = (outputs.read_json(file) or {}).get("calls") or []
     ends = [*(call["first_row"] - 1 for call in calls[1:]), rows]
@@ -887,8 +888,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace, given: Sequence[str]) -> int:
-    from harness import manifest, outputs
+    from harness import manifest
     from kernels import registry
+    from studies import outputs
 
     known = registry.ops()
     for name in options.ops:

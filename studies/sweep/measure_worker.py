@@ -77,7 +77,7 @@ def check(op: Op, keys: Sequence[str], dtype: str, shape: tuple[int, ...], say: 
     """
     import torch
 
-    from harness import bench
+    from studies.bench import measure as bench
 
     passed = {}
     for key in keys:
@@ -146,8 +146,8 @@ def read_geometry(events: Sequence[dict[str, Any]], keys: Sequence[str]) -> dict
 def timed(
     op: Op, keys: Sequence[str], default: str, dtype: str, shape: tuple[int, ...], rounds: int
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield (key, fields of times) of each combination, timed isolated (harness/bench.py) beside the default."""
-    from harness import bench
+    """Yield (key, fields of times) of each combination, timed isolated (studies/bench) beside the default."""
+    from studies.bench import measure as bench
 
     together = [*([default] if default in op.variants and default not in keys else []), *keys]
     baseline = dataclasses.replace(op, baseline=together[0], best=together[0])

@@ -10,8 +10,8 @@ import pytest
 
 from analysis.formats import files, packed, run, sweep, tools
 from analysis.formats.errors import InputError
-from harness import bench_files as bench
 from harness.profile import argv, status
+from studies.bench import files as bench
 from studies.ladder import files as ladder
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,10 +8,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from harness import bench
 from kernels.attention_decode.custom_op import attention_decode
 from kernels.attention_decode.op import split_bytes, splits
 from kernels.registry import ops
+from studies.bench import measure as bench
 
 pytestmark = pytest.mark.studies
 

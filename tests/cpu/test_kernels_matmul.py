@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from harness import bench
-from harness.bench_files import BENCH_ROWS
 from kernels import build, objects
 from kernels.registry import ops
+from studies.bench import measure as bench
+from studies.bench.files import BENCH_ROWS
 
 pytestmark = pytest.mark.studies
 

@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from harness import bench
 from kernels import library
 from kernels.encoder.custom_op import encoder
 from kernels.registry import ops
 from kernels.residual.custom_op import residual
+from studies.bench import measure as bench
 
 pytestmark = pytest.mark.studies
 

@@ -6,11 +6,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from harness import bench, outputs
 from kernels import registry
 from kernels.registry import ops
 from kernels.softmax.custom_op import causal_softmax
 from kernels.softmax.op import causal_mask, reference
+from studies import outputs
+from studies.bench import measure as bench
 
 pytestmark = pytest.mark.studies
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from harness import bench
 from kernels.registry import Op, ops
+from studies.bench import measure as bench
 
 pytestmark = pytest.mark.studies
 

@@ -30,6 +30,9 @@ SHOWN = (
     "reports/h200-gpt2-ops/",
     "reports/h200-softmax-bench/",
     "reports/published.toml",
+    "studies/__init__.py",
+    "studies/bench/",
+    "studies/outputs.py",
 )
 WITHOUT_TORCH = ("harness.ab", "harness.bisect", "harness.doctor", "harness.measure_fix", "harness.profile")
 

@@ -177,7 +177,7 @@ def test_help_answers_at_once():
         ("-m studies.sweep.measure", "sweep"),
         ("-m studies.layers.measure", "layers"),
         ("-m studies.layers.measure_alone", "kernels-of-layers"),
-        ("-m harness.bench", "bench"),
+        ("-m studies.bench.measure", "bench"),
         ("-m harness.run", "profile"),
     ],
 )
@@ -197,7 +197,7 @@ def test_a_missing_package_is_one_sentence(program, target, capture):
 
 @pytest.mark.parametrize(
     "module",
-    ["analysis.report", "harness.run", "harness.bench", "harness.links", "harness.dataflow",
+    ["analysis.report", "harness.run", "studies.bench.measure", "harness.links", "harness.dataflow",
      "studies.ladder.measure", "studies.multi_gpu.measure", "studies.decode.measure", "studies.specimens.score"],
 )  # fmt: skip
 def test_a_missing_package_names_a_target_that_there_is(module: str) -> None:

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from harness import bench, timing
+from harness import timing
 from harness.timing import Measurement, measure_gpu, measure_wall
+from studies.bench import measure as bench
 
 
 def test_quantiles_are_those_of_the_samples() -> None:

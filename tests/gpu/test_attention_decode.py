@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from harness import bench
 from kernels.registry import ops
+from studies.bench import measure as bench
 
 pytestmark = pytest.mark.gpu
 

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from harness import bench
 from kernels.registry import ops
+from studies.bench import measure as bench
 from tests import chains
 
 pytestmark = [

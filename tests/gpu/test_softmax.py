@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
-from harness import bench
 from kernels.registry import ops
 from kernels.softmax.custom_op import causal_softmax
+from studies.bench import measure as bench
 from tests import gradients
 
 pytestmark = pytest.mark.gpu

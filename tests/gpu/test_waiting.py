@@ -6,8 +6,8 @@ import sys
 import pytest
 import torch
 
-from harness import bench
 from kernels.registry import ops
+from studies.bench import measure as bench
 from tests import chains
 
 pytestmark = pytest.mark.gpu

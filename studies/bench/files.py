@@ -1,4 +1,4 @@
-"""Declare the files of `harness.bench`: a row for each variant, dtype and shape that it timed, and its conditions."""
+"""Declare the files of studies/bench: a row for each variant, dtype and shape that it timed, and its conditions."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ from analysis.formats.run import Manifest, Rate, StepTime
 from analysis.formats.spans import QUANTILES
 
 _AGAIN = "make it again"
-# A single launch with cold caches, and one of many launches in a row; harness/bench.py defines both.
+# A single launch with cold caches, and one of many launches in a row; studies/bench/measure.py defines both.
 KINDS = ("isolated", "chained")
 BASELINES = ("torch", "compile", "triton")
 

@@ -1,6 +1,6 @@
 """Check every variant of an op against float64, then time those that pass, side by side in one run.
 
-    python -m harness.bench [OP ...] [--out DIR] [--dtype fp32 bf16] [--shapes b8_t1024 ...] [--variants ...]
+    python -m studies.bench.measure [OP ...] [--out DIR] [--dtype fp32 bf16] [--shapes b8_t1024 ...] [--variants ...]
 
 Without OP, the program benchmarks every op of kernels.registry. It writes to DIR for one OP, to DIR/<op> for several.
 The default is runs/bench-<op>, which the next benchmark overwrites. The files are bench.csv, bench.json (conditions),
@@ -47,13 +47,13 @@ from analysis.formats.console import documented, guarded, run_program
 from analysis.formats.errors import InputError, UsageError
 from analysis.formats.spans import QUANTILES, quantiles
 from analysis.formats.writing import write
-from harness.bench_files import BASELINES, BENCH, BENCH_ROWS
-from harness.norms import Norms
+from studies.bench.files import BASELINES, BENCH, BENCH_ROWS
+from studies.bench.measure_norms import Norms
 
 if TYPE_CHECKING:
     from kernels.registry import Op
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 CONVENTIONS = {
     "isolated": "a sample is one launch between two events, behind a kernel that overwrites 256 MB (of an op that only "
     "reads, one more that reads other 256 MB, so that no line of L2 waits to be written back) and takes no part "
@@ -119,7 +119,7 @@ class Check:
     tolerance_used: float
     passed: bool
     note: str = ""
-    norms: Mapping[str, float] = field(default_factory=dict)  # norm -> share of its bound, harness/norms.py
+    norms: Mapping[str, float] = field(default_factory=dict)  # norm -> share of its bound, measure_norms.py
 
 
 # Correctness -------------------------------------------------------------------------------------------------
@@ -182,7 +182,7 @@ def compare(
 
     The check passes if two things hold. The error is within the op's tolerance for `variant`, or for the variant
     `allowance` if it is given. NaN stands exactly where the reference has NaN. For our own kernels on random inputs
-    (`label` "random"), the norms of the rows and of each whole output must be right too (harness/norms.py).
+    (`label` "random"), the norms of the rows and of each whole output must be right too (measure_norms.py).
     """
     first = inputs[0]
     declared = [tensor for tensor in op.tensors if tensor.role == "out"]
@@ -924,7 +924,7 @@ def bench(
     _tell(out / "correctness.txt", correctness_text(op, done.checks, torch.cuda.get_device_name()))
     with manifest.ClockSampler() as sampler:
         times = time_all(op, done, dtypes, sizes, rounds, start + seconds)
-    conditions = manifest.build_manifest(["harness.bench", op.name], [], 0, {"source": "none"}, sampler)
+    conditions = manifest.build_manifest(["studies.bench.measure", op.name], [], 0, {"source": "none"}, sampler)
     conditions["copy_byte_per_s"] = times.copies
     empty_ns = (round(value * 1e9) for value in quantiles(times.empty))
     conditions["empty_kernel_ns"] = dict(zip(QUANTILES, empty_ns, strict=True))
@@ -982,7 +982,7 @@ def _choose(what: str, wanted: Sequence[str] | None, known: Sequence[str]) -> li
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """See the module's docstring."""
-    parser = documented("python -m harness.bench", __doc__)
+    parser = documented("python -m studies.bench.measure", __doc__)
     parser.add_argument("ops", nargs="*", metavar="OP", help="ops of kernels.registry (default: all)")
     parser.add_argument(
         "--out",
@@ -1010,8 +1010,8 @@ def keep_caches() -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from harness import outputs
     from kernels.registry import dtype_name, ops, short_dtype
+    from studies import outputs
 
     known = ops()
     chosen = [known[name] for name in _choose("OP", options.ops, list(known))]
