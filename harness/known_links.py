@@ -29,6 +29,8 @@ def rank(number: int, file: str) -> None:
     others = {size: torch.empty(size << 18, device="cuda:1") for size in SIZES} if number == 0 else {}
     distributed.all_reduce(tensors[16])
     torch.cuda.synchronize()
+    torch.cuda.cudart().cudaProfilerStart()
+    distributed.barrier()
     nvtx.range_push("alone")
     for size, times in SIZES.items():
         for _ in range(times):
@@ -46,6 +48,8 @@ def rank(number: int, file: str) -> None:
             time.sleep(5e-4)
     nvtx.range_pop()
     distributed.barrier()
+    torch.cuda.synchronize()
+    torch.cuda.cudart().cudaProfilerStop()
     distributed.destroy_process_group()
 
 

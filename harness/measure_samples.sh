@@ -32,9 +32,9 @@ step roofs nsys_scripts/profile.sh --roofs
 step known python3 -m harness.known_bytes --out "$out/known"
 step cost python3 -m harness.known_bytes --out "$out/cost" --cost 20
 profile compiled -- python3 "$form" compiled 300
-profile jax -- python3 "$form" jax 150
-profile ddp -- python3 -m torch.distributed.run --standalone --nproc-per-node 2 "$form" ddp 40
-profile reuse -- "$out/known/raw/known_bytes" reuse 1500
+profile jax -- python3 "$form" jax 300
+profile ddp -- python3 -m torch.distributed.run --standalone --nproc-per-node 2 "$form" ddp 80
+profile reuse --window profiler -- "$out/known/raw/known_bytes" reuse 1500
 profile links --no-counters -- python3 -m harness.known_links
 profile gpt2 --no-counters -- python3 "$form" gpt2 60
 echo program,metric,sampled_bytes,error_bytes,kernels_bytes,range_bytes >"$out/steps.csv"
