@@ -65,7 +65,16 @@ def limits_of_gpu(facts: Facts) -> Limits | None:
 
 
 def mean_launches_of(facts: Facts) -> pd.DataFrame:
-    return mean_launches(facts.measured)
+    return mean_launches(with_minimum(facts.measured, facts.capture.ops))
+
+
+def with_minimum(measured: pd.DataFrame, ops: pd.DataFrame | None) -> pd.DataFrame:
+    """Return the launches with `minimum_bytes` of ops.csv, if a launch is alone in a range that ops.csv declares."""
+    if ops is None or measured.empty:
+        return measured
+    declared = ops.groupby("range")["minimum_bytes"].sum(min_count=1).astype("Float64")
+    alone = ~measured["path"].duplicated(keep=False)
+    return measured.assign(minimum_bytes=measured["path"].map(declared).where(alone))
 
 
 def mean_launches(measured: pd.DataFrame) -> pd.DataFrame:

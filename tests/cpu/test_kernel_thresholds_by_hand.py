@@ -319,6 +319,10 @@ OF_MEMORY = (
     Case(memory.RULES[15], _(busy_dram=0.71, dram_read_bytes=1000, written=99, loaded=2099, flops_fp32=600),
          (_(busy_dram=0.7), _(written=100), _(loaded=2100), _(flops_fp32=601)), (), (_(coalescing_load_frac=0.89),),
          (_(coalescing_load_frac=0.9),), ((_(floor_dram=8000), 2000.0), (_(floor_l2=8000), 2000.0), (_(floor_l1=8000), 2000.0))),
+    Case(memory.RULES[16], _(dram_read_bytes=1000, written=251, minimum_bytes=1000, l2_read_bytes=700, busy_dram=0.46, sectors=16),
+         (_(written=250), _(minimum_bytes=1001), _(l2_read_bytes=699), _(busy_dram=0.45), _(sectors=17), _(coalescing_load_frac=0.89)),
+         (_(coalescing_load_frac=0.9),), (_(written=100),), (_(written=101),),
+         ((_(dram_read_bytes=1000, written=1000, minimum_bytes=500, floor_dram=4000), 1000 + 1500.0),)),
 )  # fmt: skip
 CASES = (*BLOCKS, *FULL, *OF_INSTRUCTIONS, *OF_LAUNCHES, *OF_LOCAL, *OF_MEMORY)
 

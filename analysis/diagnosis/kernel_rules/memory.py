@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from analysis.diagnosis.evidence import MEMORY
 from analysis.diagnosis.kernel_rules.quantities import (
     BUSY,
     HALF,
@@ -20,6 +21,7 @@ from analysis.diagnosis.kernel_rules.quantities import (
     idle,
     in_order,
     in_turn,
+    moved,
     no_load,
     out_of_order,
     random_pairs,
@@ -362,5 +364,26 @@ RULES = (
         "The values need all their bits, or loads use a part of their sectors (coalescing_load_frac).",
         ("dram_read_bytes", "flops_fp32"),
         refutes=lambda e: e["coalescing_load_frac"] < 0.9,
+    ),
+    Rule(
+        "block_order_l2",
+        (*LOADS, *TRAFFIC, "minimum_bytes"),
+        lambda e: (
+            (moved(e) > 1.25 * e["minimum_bytes"])
+            & (e["l2_read_bytes"] >= 0.7 * e["dram_read_bytes"])
+            & (e.busy["dram"] > READS_AGAIN)
+            & (e.sectors <= WIDEST)
+            & ~(e["coalescing_load_frac"] < 0.9)
+        ),
+        lambda e: e.after(**{one: e.floors[one] * np.minimum(e["minimum_bytes"] / moved(e), 1) for one in MEMORY}),
+        0.9,
+        "bytes",
+        "DRAM is busy, and moves a quarter more than all inputs and outputs, whose sizes ops.csv declares. Loads use "
+        "the sectors that they touch. So some bytes come twice. The bound reads each byte once.",
+        "DRAM moves no more than the declared bytes.",
+        ("dram_read_bytes", "minimum_bytes"),
+        ("dram",),
+        better=True,
+        refutes=lambda e: moved(e) <= 1.1 * e["minimum_bytes"],
     ),
 )

@@ -69,6 +69,11 @@ def asked(e: Evidence) -> Floats:
     return np.asarray(e["global_load_requests"] * WARP * 4)
 
 
+def moved(e: Evidence) -> Floats:
+    """Return the bytes that DRAM reads and writes for the kernel."""
+    return np.asarray(e["dram_read_bytes"] + e.written)
+
+
 def random_pairs(e: Evidence) -> Bools:
     """Return whether DRAM reads half as much again as SMs read from L2: it delivers pairs of sectors, not in order."""
     return np.asarray(e["dram_read_bytes"] > 1.5 * np.maximum(e["l2_read_bytes"], 1))

@@ -23,21 +23,20 @@ import pandas as pd
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[2]))
 
-from analysis.capture.load import load  # noqa: E402 - as the path has just been set
-from analysis.diagnosis import likelihood  # noqa: E402
+from analysis.diagnosis import likelihood  # noqa: E402 - as the path has just been set
 from analysis.diagnosis.each import limits_of_gpu, mean_launches_of  # noqa: E402
 from analysis.diagnosis.evidence import Evidence, Floats  # noqa: E402
 from analysis.diagnosis.judge import judge  # noqa: E402
 from analysis.diagnosis.limits import Limits  # noqa: E402
-from analysis.facts import Facts  # noqa: E402
 from kernels.specimens import registry  # noqa: E402
 from studies.specimens import score as specimens  # noqa: E402
+from tests.answer_key.kernels.score import declared_facts  # noqa: E402
 
 SHRUNK = 0.5  # of the covariance, towards a multiple of the identity: 0.1 to 0.7 give the same within 2 of 190 kernels
 WORTH = 0.06  # of the time of the slow form, as in score.py
 TIERS = ("default", "full")
-SCORED = ("kernels", "kernels_2", "kernels_3", "kernels_4")  # a new set is judged first, and joins afterwards
-NOT_FITTED = ("kernels_4",)  # fitted too, it names fewer causes of sets left out: see the README
+SCORED = ("kernels", *(f"kernels_{number}" for number in range(2, 6)))  # a new set is judged first, then it joins
+NOT_FITTED = ("kernels_4", "kernels_5")  # fitted too, it names fewer causes of sets left out: see the README
 CLEAN = ("", "none_at_roof", "launch_latency")
 AS = {"precision": "fp32_for_matrix"}  # a cause of steps, in the words of kernels
 FULL_ONLY = (
@@ -77,7 +76,7 @@ def _specimens(half: str, tier: str) -> Known:
 def _key(name: str, tier: str) -> Known:
     folder = HERE.parent / name
     times = pd.read_csv(folder / "times.csv", keep_default_na=False, na_values={"fixed_us": [""]}).set_index("name")
-    facts = Facts(load([folder / "captures" / tier]))
+    facts = declared_facts(folder, tier)
     rows, limits = mean_launches_of(facts), limits_of_gpu(facts)
     assert limits is not None
     kept = rows["range"].str.partition("/")[0].isin(times.index)  # a kernel may be captured and then left out

@@ -12,6 +12,7 @@ import csv
 import lzma
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +34,23 @@ READ: dict[str, Any] = {
 SILENT = ("", "none_at_roof", "launch_latency", "unknown", "nothing", "memory_roof", "compute_roof")
 
 
+def declared_facts(folder: Path, metrics: str) -> Facts:
+    """Return the facts of a capture of a set, with the sizes of operands that the set declares."""
+    read, file = load([folder / "captures" / metrics]), folder / "operands.csv"
+    if not file.exists():
+        return Facts(read)
+    sizes = pd.read_csv(file).set_index("kernel").sum(axis=1)
+    rows = [(f"{kernel}/{form}", size) for kernel, size in sizes.items() for form in ("slow", "clean")]
+    return Facts(replace(read, ops=pd.DataFrame(rows, columns=["range", "minimum_bytes"])))
+
+
 def score(name: str = HERE.name) -> pd.DataFrame:
     """Return one row a kernel of a set and list of metrics: what is right, what was said, and whether that is right."""
     folder = HERE.parent / name
     truth = pd.read_csv(folder / "times.csv", keep_default_na=False, na_values={"fixed_us": [""]})
     rows = []
     for metrics in (one for one in ("default", "full") if (folder / "captures" / one).is_dir()):
-        table = Facts(load([folder / "captures" / metrics])).once(build_diagnosis)
+        table = declared_facts(folder, metrics).once(build_diagnosis)
         first = table.sort_values("rank", kind="stable").drop_duplicates("range").set_index("range")
         captured = lzma.decompress((folder / "captures" / metrics / "ncu_raw.csv.xz").read_bytes()).decode()
         for one in truth.itertuples():
