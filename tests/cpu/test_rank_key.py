@@ -61,11 +61,14 @@ def test_a_window_is_cut_packed_and_read_as_before(key: Any, tmp_path: Path) -> 
 
 def test_each_program_of_the_key_has_a_truth(key: Any) -> None:
     run, score = key
-    assert {case["cause"] for case in run.CASES.values()} == {"none", "first_step", *score.CAUSES.values()} - {
-        "slow_gpu"
-    }
+    assert {case["cause"] for case in run.CASES.values()} == {
+        "none",
+        "first_step",
+        "exposed",
+        *score.CAUSES.values(),
+    } - {"slow_gpu"}
     for name, case in run.CASES.items():
-        assert case["half"] in ("tuned", "blind"), name
+        assert case["half"] in ("tuned", "blind", "blind_2"), name
         assert case.get("rank", 0) < case.get("ranks", 2), name
         if case["kind"] == "pp" and "layer" in case:  # a layer of its own
-            assert case["layer"] * case.get("ranks", 2) // 4 == case["rank"], name
+            assert case["layer"] * case.get("ranks", 2) // case.get("layers", 4) == case["rank"], name

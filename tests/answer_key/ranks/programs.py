@@ -159,7 +159,9 @@ class Program:
     """One rank of a program. `step` runs one step; `form` b has no defect."""
 
     def __init__(self, case: dict[str, Any], form: str, machine: Machine) -> None:
-        self.case, self.machine = case, machine
+        self.case, self.machine, self.layers = case, machine, case.get("layers", LAYERS)
+        if machine.on_gpu:
+            machine.width, machine.rows = case.get("width", 2048), case.get("all_rows", 8192)
         self.kind, cause = case["kind"], case["cause"]
         bad = form == "a"
         self.bad = bad and machine.rank == case.get("rank")
@@ -170,11 +172,14 @@ class Program:
         rows = self._rows(form)
         layers = [Layer(machine, self.kind, self.group, number) for number in self._numbers()]
         for layer in layers:
-            if self.bad and layer.number == case.get("layer"):
-                self._inject(layer, rows)
+            if layer.number == case.get("layer") and "layer_rows" in case:  # b: all ranks share what is more
+                share = self.bad if bad else 1 / machine.size
+                layer.more_rows = int(rows * (case["layer_rows"] - 1) * share)
+            elif self.bad and layer.number == case.get("layer"):
+                self._inject(layer)
         self.parameters = [one for layer in layers for one in layer.parameters()]
         self.model: Any = nn.Sequential(*layers)
-        self._wrap(cause == "small_buckets" and bad)
+        self._wrap(bad)
         self.x = torch.randn(rows, machine.width, device=machine.device, dtype=machine.dtype)
         self.source = self.x.cpu().pin_memory() if cause == "host" and machine.on_gpu else None
 
@@ -186,32 +191,29 @@ class Program:
 
     def _numbers(self) -> range:
         if self.kind != "pp":
-            return range(LAYERS)
-        share = LAYERS // self.machine.size
+            return range(self.layers)
+        share = self.layers // self.machine.size
         return range(self.machine.rank * share, (self.machine.rank + 1) * share)
 
-    def _inject(self, layer: Layer, rows: int) -> None:
-        case, machine = self.case, self.machine
-        if "layer_rows" in case:
-            layer.more_rows = int(rows * (case["layer_rows"] - 1))
-        else:
-            what = busy if case["cause"] == "host" else machine.hold
-            self.due = True
+    def _inject(self, layer: Layer) -> None:
+        what = busy if self.case["cause"] == "host" else self.machine.hold
+        self.due = True
 
-            def inject(number: int) -> None:
-                if self.due:  # pp: of the first micro-batch alone
-                    what(case["ns"])
-                    self.due = self.kind != "pp"
+        def inject(number: int) -> None:
+            if self.due:  # pp: of the first micro-batch alone
+                what(self.case["ns"])
+                self.due = self.kind != "pp"
 
-            layer.inject = inject
+        layer.inject = inject
 
-    def _wrap(self, small: bool) -> None:
+    def _wrap(self, bad: bool) -> None:
         if self.kind == "ddp":
+            one_bucket = {"bucket_cap_mb": 8192} if bad and self.case["cause"] == "exposed" else {}
             ids = [self.machine.rank] if self.machine.on_gpu else None
             self.model = nn.parallel.DistributedDataParallel(
-                self.model, device_ids=ids, process_group=self.group, gradient_as_bucket_view=True
+                self.model, device_ids=ids, process_group=self.group, gradient_as_bucket_view=True, **one_bucket
             )
-            if small:
+            if bad and self.case["cause"] == "small_buckets":
                 # DDP compares annotations, and these are texts here
                 self.model.register_comm_hook(self.group, lambda group, bucket: in_pieces(group, bucket))
         elif self.kind == "fsdp":

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import faulthandler
 import gc
 import json
+import math
 import os
 import re
 import sqlite3
@@ -20,14 +22,16 @@ import subprocess
 import sys
 import time
 import tomllib
+import traceback
 from concurrent.futures import ProcessPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
 CASES: dict[str, dict[str, Any]] = tomllib.loads((HERE / "cases.toml").read_text(encoding="utf-8"))
 WARM, STEPS, BLOCKS, IN_BLOCK = 3, 8, 8, 5
-MARK = "key:"
+MARK, LIMIT_S = "key:", 30  # a program that takes longer ends its ranks
 NSYS = ["profile", "-t", "cuda,nvtx", "-s", "none", "--cpuctxsw=none", "--cuda-graph-trace=node", "-f", "true"]
 CUT = {  # what a cut export keeps: table, and the columns that say when
     "CUPTI_ACTIVITY_KIND_KERNEL": "start", "CUPTI_ACTIVITY_KIND_MEMCPY": "start", "CUPTI_ACTIVITY_KIND_MEMSET": "start",
@@ -49,7 +53,7 @@ def cases(ranks: int, only: str) -> list[str]:
     for name, case in CASES.items():
         if case.get("ranks", 2) == ranks and re.search(only, name):
             found += [f"{name}.{number}" for number in range(case.get("repeat", 1))]
-    return found
+    return sorted(found, key=lambda name: CASES[name.partition(".")[0]]["half"])  # blind ones first
 
 
 # In a rank ---------------------------------------------------------------------------------------------------------
@@ -68,9 +72,21 @@ def rank(options: argparse.Namespace) -> None:
         torch.cuda.set_device(number)
     dist.init_process_group("nccl" if on_gpu else "gloo")
     machine = programs.Machine(number, size, on_gpu)
+    store = dist.distributed_c10d._get_default_store()
     found: dict[str, Any] = {}
-    for name in cases(size, options.only):
+    started = options.out.parent / f"started-{options.what}-{size}.txt"  # no program is tried twice
+    known = started.read_text(encoding="utf-8").split() if started.exists() else []
+    dist.barrier()
+    for name in [one for one in cases(size, options.only) if one not in known]:
         case = CASES[name.partition(".")[0]]
+        if number == 0:
+            store.set(f"{name} goes", str(int(time.time() < options.until)))
+        if store.get(f"{name} goes") == b"0":
+            break
+        if number == 0:
+            with started.open("a", encoding="utf-8") as stream:
+                stream.write(f"{name}\n")
+        faulthandler.dump_traceback_later(LIMIT_S, exit=True)
         try:
             if options.what == "capture":
                 _window(name, programs.Program(case, "a", machine))
@@ -80,10 +96,16 @@ def rank(options: argparse.Namespace) -> None:
                 if number == 0:
                     (options.out / f"times-{size}.json").write_text(json.dumps(found), encoding="utf-8")
                 forms.clear()
+        except Exception:  # the next program may run, if this one failed on all ranks
+            traceback.print_exc()
         finally:
+            forms = {}
             gc.collect()
             if on_gpu:
                 torch.cuda.empty_cache()
+        store.set(f"{name} ended {number}", "1")
+        store.wait([f"{name} ended {one}" for one in range(size)], timedelta(seconds=LIMIT_S))
+        faulthandler.cancel_dump_traceback_later()
         if number == 0:
             print(f"{time.monotonic():9.1f} {name}", flush=True)
     dist.destroy_process_group()
@@ -145,17 +167,16 @@ def _times(forms: dict[str, Any]) -> dict[str, list[float]]:
 def capture(options: argparse.Namespace) -> int:
     """Capture all programs in one session, and cut its export."""
     stem = options.out / f"session-{options.ranks}"
-    words = _launch(options)
-    commands = [
-        [options.nsys, *NSYS, "-o", str(stem), *words],
-        [options.nsys, "export", "--type", "sqlite", "--include-blobs=true", "--force-overwrite=true", "-o",
-         f"{stem}.sqlite", f"{stem}.nsys-rep"],
-    ]  # fmt: skip
-    for command in commands:
+    export = ["export", "--type", "sqlite", "--include-blobs=true", "--force-overwrite=true"]
+    commands = {
+        "capture": [options.nsys, *NSYS, "-o", str(stem), *_launch(options)],
+        "cut": [options.nsys, *export, "-o", f"{stem}.sqlite", f"{stem}.nsys-rep"],
+    }
+    for command in [commands[options.what]] if options.no_cut or options.what == "cut" else commands.values():
         begin = time.monotonic()
         code = subprocess.run(command, env=_environment()).returncode
         print(f"{time.monotonic() - begin:.1f} s, exit code {code}: {command[1]}", flush=True)
-    return cut_all(Path(f"{stem}.sqlite"), options.out)
+    return code if options.no_cut else cut_all(Path(f"{stem}.sqlite"), options.out)
 
 
 def cut_all(session: Path, out: Path) -> int:
@@ -208,11 +229,24 @@ def cut(session: Path, target: Path, window: tuple[int, int]) -> None:
 
 
 def _environment() -> dict[str, str]:
-    return os.environ | {"NCCL_NVLS_ENABLE": "0", "TORCH_NCCL_ENABLE_MONITORING": "0", "OMP_NUM_THREADS": "1"}
+    return os.environ | {
+        "NCCL_NVLS_ENABLE": "0",
+        "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1",
+        "TORCH_NCCL_ENABLE_MONITORING": "0",
+        "OMP_NUM_THREADS": "1",
+    }
 
 
 def _launch(options: argparse.Namespace) -> list[str]:
-    words = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(options.ranks), str(Path(__file__))]
+    words = [
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--local-addr",
+        "127.0.0.1",
+        "--nproc-per-node",
+        str(options.ranks),
+    ]
     more = [
         "--out",
         str(options.out),
@@ -222,17 +256,23 @@ def _launch(options: argparse.Namespace) -> list[str]:
         options.device,
         "--ranks",
         str(options.ranks),
+        "--until",
+        str(options.until),
     ]
-    return [sys.executable, *words, options.what, *more]
+    return [sys.executable, *words, str(Path(__file__)), options.what, *more]
 
 
 def main() -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("what", choices=["capture", "time"])
+    parser.add_argument("what", choices=["capture", "cut", "time"])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--only", default="")
+    parser.add_argument(
+        "--until", type=float, default=math.inf, help="start no program after this time of the epoch, s"
+    )
+    parser.add_argument("--no-cut", action="store_true", help="leave exporting and cutting the session to `cut`")
     parser.add_argument("--nsys", default="nsys")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     options = parser.parse_args()
@@ -240,7 +280,7 @@ def main() -> int:
     if "RANK" in os.environ:
         rank(options)
         return 0
-    if options.what == "capture":
+    if options.what != "time":
         return capture(options)
     return subprocess.run(_launch(options), env=_environment()).returncode
 

@@ -1,9 +1,9 @@
 """Score what the reports say of captures of run.py against cases.toml: prints totals, and writes a row for each capture.
 
-    python tests/answer_key/ranks/score.py --half tuned|blind [FOLDER]
+    python tests/answer_key/ranks/score.py --half tuned|blind|blind_2 [FOLDER]
 
 FOLDER has NAME.NUMBER.sqlite of each capture; without it, captures/ is unpacked. Rows stand in latest_HALF.csv; those of the
-first look at the blind half stay in first_look.csv, which is never written again.
+first look at a blind set stay in first_look.csv or first_look_2.csv, which are never written again.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def main() -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path, nargs="?")
-    parser.add_argument("--half", choices=["tuned", "blind"], required=True)
+    parser.add_argument("--half", choices=["tuned", "blind", "blind_2"], required=True)
     parser.add_argument("--only", default="")
     options = parser.parse_args()
     times = json.loads(pack.TIMES.read_text(encoding="utf-8"))
@@ -168,9 +168,10 @@ def main() -> int:
                 rows.append(row_of(name, found.get(name) or pack.unpack(name, Path(folder)), times))
                 print({key: value for key, value in rows[-1].items() if value != ""}, flush=True)
     print("\n".join(totals(rows)))
-    names = [f"latest_{options.half}.csv"] + (["first_look.csv"] if options.half == "blind" else [])
+    first = options.half.replace("blind", "first_look") + ".csv"
+    names = [f"latest_{options.half}.csv"] + ([first] if options.half != "tuned" else [])
     for target in [HERE / name for name in names] if rows and not options.only else []:
-        if target.name != "first_look.csv" or not target.exists():
+        if target.name != first or not target.exists():
             with target.open("w", encoding="utf-8", newline="") as stream:
                 writer = csv.DictWriter(stream, COLUMNS, lineterminator="\n")
                 writer.writeheader()
