@@ -109,10 +109,10 @@ class Attributed:
         return self._fits[metric]
 
     @cached_property
-    def joint(self) -> Ints:
-        """Return the number of the joint figure of each group."""
+    def joints(self) -> list[list[int]]:
+        """Return the groups of each figure (`join`)."""
         found = [fit for name in UNITS if (fit := self.fit_of(name)) is not None]
-        return join(found, self.ran) if found else np.arange(self.launches.groups)
+        return join(found, self.ran) if found else [[one] for one in range(self.launches.groups)]
 
     def knows(self, groups: list[int]) -> bool:
         """Return whether the figures of some groups together are known."""

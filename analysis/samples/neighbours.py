@@ -1,4 +1,7 @@
-"""Join groups of launches that samples cannot tell apart with their neighbours, until each joint figure is known."""
+"""Join groups of launches that samples cannot tell apart with their neighbours, until each joint figure is known.
+
+A group that is known alone keeps its own figure, also where the sum around a neighbour holds it.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -91,36 +94,43 @@ def known(figures: Iterable[Figure]) -> bool:
     return bool(found) and all(one.half <= max(RESOLVED * most, LEAST) for one in found)
 
 
-def join(fits: Sequence[Fit], ran: Ran) -> Ints:
-    """Return the joint of each group: stretches of neighbours, each as short as its figures need to be known.
+def join(fits: Sequence[Fit], ran: Ran) -> list[list[int]]:
+    """Return groups that share a figure: each that is known alone, and short known stretches around the others.
 
     `fits`: one for each metric. Groups are numbered in the order in which they first ran, and the first follows the
-    last, as in the next layer or step. Of all ways to cut that circle, this one leaves hardly any time unknown, puts
-    most time into single groups, and then into short stretches. Shape: (groups,), from 0 on.
+    last, as in the next layer or step. Of all ways to cover the others, this one leaves hardly any time unknown, and
+    takes short stretches.
     """
     count = len(ran.time)
     if count == 0:
-        return np.zeros(0, dtype=np.int64)
+        return []
     longest = np.argsort(-ran.time)
     alone = [int(one) for one in longest if known(figure(fit, [int(one)], ran) for fit in fits)]
-    found = [_cut(fits, ran, np.roll(np.arange(count), -start)) for start in (0, *alone[:STARTS])]
-    joint = min(found, key=lambda one: one[0])[1]
-    return np.unique(joint, return_inverse=True)[1].astype(np.int64)
+    found = [_cover(fits, ran, np.roll(np.arange(count), -start)) for start in (0, *alone[:STARTS])]
+    return [[one] for one in alone] + min(found, key=lambda one: one[0])[1]
 
 
-def _cut(fits: Sequence[Fit], ran: Ran, order: Ints) -> tuple[float, Ints]:
-    """Return the least cost of a way to cut an order of the groups into stretches, and the joint of each group."""
+def _cover(fits: Sequence[Fit], ran: Ran, order: Ints) -> tuple[float, list[list[int]]]:
+    """Return the least cost of stretches of an order that hold all groups not known alone, and these stretches."""
     cost, count = _costs(fits, ran, order), len(order)
-    best, cut = np.zeros(count + 1), np.zeros(count + 1, dtype=np.int64)
+    alone = np.diag(cost) == 0.0
+    best, cut = np.zeros(count + 1), np.zeros((count + 1, 2), dtype=np.int64)
     for end in range(1, count + 1):
-        each = best[:end] + cost[:end, end - 1]
-        cut[end] = int(each.argmin())
-        best[end] = each[cut[end]]
-    joint, end = np.zeros(count, dtype=np.int64), count
+        if alone[end - 1]:
+            best[end], cut[end] = best[end - 1], (end - 1, end - 1)
+            continue
+        reach = cost[:end, end - 1 :]  # of stretches that hold the last group, and maybe some after it
+        last = reach.argmin(axis=1)
+        each = best[:end] + reach[np.arange(end), last]
+        first = int(each.argmin())
+        best[end], cut[end] = each[first], (first, end + last[first])
+    found, end = [], count
     while end:
-        joint[order[cut[end] : end]] = order[cut[end] : end].min()
-        end = int(cut[end])
-    return float(best[-1]), joint
+        first, last = (int(one) for one in cut[end])
+        if last > first:
+            found.append(sorted(order[first:last].tolist()))
+        end = first
+    return float(best[-1]), found
 
 
 def _costs(fits: Sequence[Fit], ran: Ran, order: Ints) -> Floats:

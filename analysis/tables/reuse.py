@@ -46,7 +46,7 @@ def _of_gpu(one: OfGpu, cold: Floats) -> list[dict[str, object]]:
     """Return the rows of a GPU. `cold`: bytes that each launch reads from DRAM with flushed caches, NaN if unknown."""
     of_group = _cold_of_groups(one, cold)
     rows: list[dict[str, object]] = []
-    for members in one.joints():
+    for members in one.found.joints:
         figure, alone = one.found.figure(READ, members), float(of_group[members].sum())
         if figure is None or not figure.resolved or not alone > 0:
             continue

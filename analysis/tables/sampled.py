@@ -5,7 +5,7 @@ its launches. They are never mixed with counters of ncu, which replays each kern
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,12 +54,6 @@ class OfGpu:
     groups: pd.DataFrame
     rows: Ints
     peak: float
-
-    def joints(self) -> Iterator[list[int]]:
-        """Yield the groups of each figure, the one with most time first."""
-        joint, time = self.found.joint, self.found.time
-        for one in np.argsort(-np.bincount(joint, weights=time)):
-            yield np.flatnonzero(joint == one).tolist()
 
 
 def attribute_samples(facts: Facts) -> list[OfGpu]:
@@ -204,8 +198,9 @@ _CLOCK = Column("sm_clock_hz", "mean clock of the SMs while they ran", "sampled"
             "key"),
         Column("range", "innermost range, repeated layers folded (h.*)", "key"),
         Column("gpu", "number of the GPU", "key", "1", shown=False),
-        Column("stands", f"{ALONE}; {NEIGHBOURS}, whose sum is known; {OPEN}: an interval is wider than ± 10 % "
-            "of what the busiest of DRAM reads, tensor cores and schedulers has", "sampled"),
+        Column("stands", f"{ALONE}; {NEIGHBOURS}: their sum is known, and some may stand alone, too; {OPEN}: an "
+            "interval is wider than ± 10 % of what the busiest of DRAM reads, tensor cores and schedulers has",
+            "sampled"),
         Column("kernels", "groups of equal launches that share this figure", "timing", "1", shown=False),
         Column("launches", "launches in the timeline", "timing", "1"),
         Column("nsys_time_ns", "sum of their times", "timing"),
@@ -221,7 +216,7 @@ def build_sampled_kernels(facts: Facts) -> pd.DataFrame | None:
     rows = []
     for one in facts.sampled:
         whole = float(one.found.time.sum())
-        for members in one.joints():
+        for members in one.found.joints:
             groups, time = one.groups.iloc[members], float(one.found.time[members].sum())
             stands = OPEN if not one.found.knows(members) else ALONE if len(members) == 1 else NEIGHBOURS
             times = one.found.time[members] / groups["launches"].to_numpy(float)
@@ -466,24 +461,29 @@ def _said(facts: Facts) -> list[str]:
     """Say how each GPU was sampled, and in which share of its time the figures are known."""
     said = []
     for one in facts.sampled:
-        samples, clock, time = one.found.samples, one.found.clock, one.found.time
-        rows = facts.once(build_sampled_kernels)
-        rows = rows[rows["gpu"] == one.found.gpu]
-        known = rows.groupby("stands")["nsys_time_ns"].sum() / max(float(time.sum()), 1.0)
-        alone, joined = (float(known.get(name, 0.0)) for name in (ALONE, NEIGHBOURS))
-        lengths = rows.loc[rows["stands"] == NEIGHBOURS, "launch_ns"].sort_values()
+        samples, clock = one.found.samples, one.found.clock
+        found = [members for members in one.found.joints if one.found.knows(members)]
+        alone = _share(one, (members for members in found if len(members) == 1))
+        of_each = one.found.time / one.groups["launches"].to_numpy(float)
+        lengths = pd.Series([of_each[members].sum() for members in found if len(members) > 1], dtype=float)
         long = f", which take {duration(lengths.median())} once each (median, at most {duration(lengths.max())})"
-        exact = rows["dram_read_error_bytes"] <= RESOLVED * rows["dram_read_bytes"]
-        reads = float(rows.loc[exact, "nsys_time_ns"].sum()) / max(float(time.sum()), 1.0)
+        reads = ((members, one.found.figure(READ, members)) for members in one.found.joints)
+        exact = (members for members, read in reads if read is not None and read.half <= RESOLVED * read.rate)
         said.append(
             f"GPU {one.found.gpu}: {len(samples.begin):,} samples, one each {duration(samples.period)}, "
             f"{count_of(samples.lost, 'sample')} lost; their clock is {clock.offset / 1e3:+.1f} ± "
             f"{clock.error * 2 / 1e3:.1f} µs from that of the launches. The busiest unit is known within "
             f"± {RESOLVED:.0%} for single kernels in {share(alone)} of the GPU time, and for kernels together with "
-            f"their neighbours in another {share(joined)}{long if len(lengths) else ''}; the bytes read are known as "
-            f"well in {share(reads)}."
+            f"their neighbours in another {share(_share(one, found) - alone)}{long if len(lengths) else ''}; the bytes "
+            f"read are known as well in {share(_share(one, exact))}."
         )
     return said
+
+
+def _share(one: OfGpu, joints: Iterable[list[int]]) -> float:
+    """Return the share of the GPU time of the groups that any of these figures holds."""
+    groups = sorted({group for members in joints for group in members})
+    return float(one.found.time[groups].sum() / max(one.found.time.sum(), 1.0))
 
 
 @part("missing")
