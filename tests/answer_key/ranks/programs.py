@@ -169,6 +169,8 @@ class Program:
         self.host_ns = case["ns"] if self.bad and cause == "host" and "layer" not in case else 0
         self.first_ns = case["ns"] if self.bad and cause == "first_step" else 0
         torch.manual_seed(machine.rank)
+        if cause == "own_work":  # on each rank: what fails on one alone lets the others wait
+            machine.hold(0)
         rows = self._rows(form)
         layers = [Layer(machine, self.kind, self.group, number) for number in self._numbers()]
         for layer in layers:

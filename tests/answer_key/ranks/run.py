@@ -193,8 +193,8 @@ def windows_of(session: Path) -> dict[str, tuple[int, int]]:
     """Return begin and end of the window of each program: around the ranges of all ranks."""
     with contextlib.closing(sqlite3.connect(session)) as file:
         rows = file.execute(
-            "SELECT coalesce(e.text, s.value) AS name, min(e.start), max(e.end) FROM NVTX_EVENTS e LEFT JOIN StringIds s "
-            f"ON s.id = e.textId WHERE coalesce(e.text, s.value) LIKE '{MARK}%' GROUP BY name ORDER BY 2"
+            "SELECT coalesce(e.text, s.value) AS name, min(e.start), max(e.end) FROM NVTX_EVENTS e LEFT JOIN StringIds s ON "
+            f"s.id = e.textId WHERE e.end NOTNULL AND coalesce(e.text, s.value) LIKE '{MARK}%' GROUP BY name ORDER BY 2"
         ).fetchall()
     return {name.removeprefix(MARK): (begin, end) for name, begin, end in rows}
 
