@@ -1,8 +1,11 @@
 // Calls of CUB and cuBLAS whose arguments cost time, and one of 8-bit integers that costs none. cuBLAS is found at run time.
 #include <dlfcn.h>
 
+#if __has_include(<cub/device/device_segmented_reduce.cuh>)
 #include <cub/device/device_reduce.cuh>
 #include <cub/device/device_segmented_reduce.cuh>
+#define HAS_CUB
+#endif
 
 #include "set.h"
 
@@ -37,6 +40,7 @@ __global__ void pack_column(const float* a, float* out) {
 }
 // ---- library_segments: a block a segment, and there are eight segments of eight million; expected 3 times
 constexpr int SEGMENTS = 8, EACH = 1 << 23;
+#ifdef HAS_CUB
 static void *scratch, *scratch_of_one;
 static size_t bytes, bytes_of_one;
 static int* offsets;
@@ -44,6 +48,7 @@ static void segments() { CHECK(cub::DeviceSegmentedReduce::Sum(scratch, bytes, A
 static void one_by_one() {
   for (int k = 0; k < SEGMENTS; ++k) CHECK(cub::DeviceReduce::Sum(scratch_of_one, bytes_of_one, A + (i64)k * EACH, C + k, EACH));
 }
+#endif
 
 void library_cases() {
   static float* column;
@@ -53,6 +58,7 @@ void library_cases() {
     column = device<float>(MANY);
     pack_column<<<1056, 256>>>(A, column);
   }});
+#ifdef HAS_CUB
   cases.push_back({"library_segments", "grid_too_small", "", segments, one_by_one, C, SEGMENTS, false, [] {
     std::vector<int> v;
     for (int k = 0; k <= SEGMENTS; ++k) v.push_back(k * EACH);
@@ -61,6 +67,7 @@ void library_cases() {
     CHECK(cudaMalloc(&scratch, bytes + 1));
     CHECK(cudaMalloc(&scratch_of_one, bytes_of_one + 1));
   }});
+#endif
   cases.push_back({"library_int8", "none_at_roof", "", [] {
     int one = 1, zero = 0;
     done(product_of(cublas, 1, 0, 8192, 4096, 8192, &one, A, I8, 8192, B, I8, 8192, &zero, C, I32, 8192, BY_I32, -1));
