@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
@@ -44,7 +45,7 @@ CAUSES = {  # how the title of a finding begins
 NEAR_NS, NEAR = 5_000, 0.05
 COLUMNS = (
     "capture", "half", "kind", "ranks", "cause", "first", "said_cause", "rank", "said_rank", "layer", "said_layer",
-    "injected_ns", "said_ns", "steps_near", "steps", "low", "high", "measured", "measured_low", "measured_high", "refused",
+    "injected_ns", "said_ns", "steps_near", "steps", "low", "high", "measured", "measured_low", "measured_high", "bound", "refused",
 )  # fmt: skip
 
 
@@ -68,6 +69,8 @@ def row_of(name: str, path: Path, times: dict[str, Any]) -> dict[str, Any]:
         return row | {"refused": str(error) or "no step"}
     told = claims([answer])
     row["first"] = told[0].title if told else ""
+    if case["cause"] == "exposed":
+        row["bound"] = bound(facts, answer)
     return row | said(facts, answer) | steps_near(facts, case)
 
 
@@ -109,6 +112,15 @@ def steps_near(facts: Facts, case: dict[str, Any]) -> dict[str, Any]:
     return {"steps_near": int(near.sum()), "steps": len(near)}
 
 
+def bound(facts: Facts, answer: StepAnswer) -> float | str:
+    """Return the largest share of a steady step that a rank could hide, by rank_steps.csv."""
+    table = facts.once(build_rank_steps)
+    if table is None:
+        return ""
+    hidden = table[table["steady"] == "yes"].groupby("rank")["hideable_ns"].median().max()
+    return "" if hidden is pd.NA else round(float(hidden) / answer.view.step.step_ns, 4)
+
+
 def measured(times: dict[str, list[float]]) -> dict[str, Any]:
     """Return what the fix wins of a step, from blocks of both forms in turn, with its bootstrap interval."""
     if not times:
@@ -125,12 +137,13 @@ def measured(times: dict[str, list[float]]) -> dict[str, Any]:
 
 def totals(rows: list[dict[str, Any]]) -> Iterator[str]:
     """Yield a sentence for each goal."""
-    bad = [row for row in rows if row["cause"] != "none"]
+    bad = [row for row in rows if row["cause"] not in ("none", "exposed")]
     ranked = [row for row in bad if row["rank"] != ""]
     layered = [row for row in ranked if row["layer"] != ""]
     skewed = [row for row in ranked if row["injected_ns"] != "" and row["cause"] != "first_step"]
     clean = [row for row in rows if row["cause"] == "none"]
     timed = [row for row in bad if row["measured"] != ""]
+    hid = [row for row in rows if row["bound"] != "" and row["measured"] != ""]
     right = [row for row in timed if row["said_cause"] == row["cause"] and row["low"] != ""]
     near = [_near(row) for row in skewed]
     steps = sum(row["steps_near"] or 0 for row in skewed), sum(row["steps"] or 0 for row in skewed)
@@ -143,6 +156,7 @@ def totals(rows: list[dict[str, Any]]) -> Iterator[str]:
     yield f"cause named: {sum(row['said_cause'] == row['cause'] for row in bad)} of {len(bad)}"
     yield f"clean runs accused: {len(accused)} of {len(clean)} (goal 0) {' '.join(accused)}"
     yield f"win of the fix in the interval: {len(inside)} of {len(right)} of right causes, of {len(timed)} timed (goal 80 %)"
+    yield f"win of smaller buckets at most what could be hidden: {sum(row['measured_low'] <= row['bound'] for row in hid)} of {len(hid)}"
 
 
 def _near(row: dict[str, Any]) -> bool:
