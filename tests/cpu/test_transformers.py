@@ -247,8 +247,10 @@ def test_rungs_are_chosen_by_capability():
         "v04_mma",
     ]
     assert [ours.attention_variant(fp32, sm) for sm in (75, 80, 90)] == ["", "v03_tiled", "v03_tiled"]
-    assert [ours.grouped_variant(bf16, sm, 5) for sm in (75, 80, 90)] == ["v01_tiled", "v02_mma", "v02_mma"]
-    assert [ours.grouped_variant(dtype, 75, 1) for dtype in (fp32, bf16)] == ["v03_split"] * 2
+    assert [ours.grouped_variant(bf16, sm, 5) for sm in (75, 80, 90)] == ["v01_tiled", "v02_mma", "v07_wgmma"]
+    assert [ours.grouped_variant(fp32, sm, 5) for sm in (75, 80, 90)] == ["v01_tiled", *["v06_large_tile"] * 2]
+    assert [ours.grouped_variant(bf16, sm, 1) for sm in (75, 80, 90)] == ["v03_split", "v03_split", "v05_cluster"]
+    assert ours.grouped_variant(fp32, 90, 1) == "v03_split"
 
 
 # --- transformers itself -------------------------------------------------------------------------------------
