@@ -13,9 +13,10 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,6 +26,7 @@ from msgspec import structs
 from analysis.formats.errors import InputError
 from analysis.formats.store import ROWS, VERSION, Rows, columns
 
+Made = TypeVar("Made")
 _TYPES = {str: pa.string(), int: pa.int64(), float: pa.float64(), list[int]: pa.list_(pa.int64())}
 MOST_CAPTURES = 4096  # of a part: larger ones are not merged again
 _STALE_S = 24 * 3600  # a hidden folder of this age belongs to no running process
@@ -110,14 +112,26 @@ def read(path: Path, table: str) -> pa.Table:
 def live(store: Path) -> dict[Path, pa.Array]:
     """Return the captures that count in each part: a capture of two parts counts in the larger one."""
     owner: dict[str, tuple[int, Path]] = {}
-    for path in parts(store):
-        held = pq.ParquetFile(path / "captures.parquet").read(columns=["capture"])["capture"].to_pylist()
+    found_in = parts(store)
+    for path, held in zip(found_in, _each(_held, found_in), strict=True):
         for capture in held:
             owner[capture] = max(owner.get(capture, (0, path)), (len(held), path))
     found: dict[Path, list[str]] = {}
     for capture, (_, path) in owner.items():
         found.setdefault(path, []).append(capture)
     return {path: pa.array(captures) for path, captures in found.items()}
+
+
+def _held(path: Path) -> list[str]:
+    """Return the captures of a part."""
+    captures: list[str] = pq.ParquetFile(path / "captures.parquet").read(["capture"])["capture"].to_pylist()
+    return captures
+
+
+def _each(made: Callable[[Path], Made], paths: Iterable[Path]) -> list[Made]:
+    """Return what `made` makes of each path, in threads: readers of Parquet and file systems use all cores."""
+    with ThreadPoolExecutor() as pool:
+        return list(pool.map(made, paths))
 
 
 def known(store: Path) -> dict[tuple[str, str], str]:
@@ -132,10 +146,12 @@ def known(store: Path) -> dict[tuple[str, str], str]:
 def table_of(store: Path, table: str, counted: dict[Path, pa.Array] | None = None) -> pa.Table:
     """Return a table of the whole store, each capture once."""
     counted = live(store) if counted is None else counted
-    found = []
-    for path, captures in counted.items():
+
+    def counting(path: Path) -> pa.Table:
         rows = read(path, table)
-        found.append(rows.filter(pc.is_in(rows["capture"], value_set=captures)))
+        return rows.filter(pc.is_in(rows["capture"], value_set=counted[path]))
+
+    found = _each(counting, counted)
     return pa.concat_tables(found) if found else schema(table).empty_table()
 
 
@@ -145,18 +161,19 @@ def merge(store: Path) -> int:
         if time.time() - folder.stat().st_mtime > _STALE_S:
             shutil.rmtree(folder, ignore_errors=True)
     counted = live(store)
-    for path in set(parts(store)) - set(counted):
-        shutil.rmtree(path, ignore_errors=True)
+    _each(_delete, set(parts(store)) - set(counted))
     small = [path for path in counted if len(counted[path]) < MOST_CAPTURES or _version(path) < VERSION]
     if len(small) < 2 and all(_version(path) == VERSION for path in small):
         return 0
     for group in _groups(small, counted):
         tables = {name: table_of(store, name, {path: counted[path] for path in group}) for name in ROWS}
         name = _add(store, tables)
-        for path in group:
-            if path != store / f"version={VERSION}" / name:
-                shutil.rmtree(path, ignore_errors=True)
+        _each(_delete, (path for path in group if path != store / f"version={VERSION}" / name))
     return len(small)
+
+
+def _delete(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _groups(paths: Iterable[Path], counted: dict[Path, Any]) -> list[Sequence[Path]]:
