@@ -12,7 +12,7 @@ import pandas as pd
 
 from analysis.diagnosis import kernel_rules, likelihood
 from analysis.diagnosis.evidence import Bools, Evidence, Floats
-from analysis.diagnosis.kernel_rules.quantities import full_pipe
+from analysis.diagnosis.kernel_rules.quantities import NOWHERE, full_pipe
 from analysis.diagnosis.kernel_rules.rule import DEFAULT, FULL, Rule
 from analysis.diagnosis.limits import Limits
 from analysis.diagnosis.vocabulary import LAUNCH_LATENCY, NONE_AT_ROOF, words
@@ -231,8 +231,9 @@ def _fired(e: Evidence, rules: tuple[Rule, ...], fit: Bools, able: Bools) -> tup
         asked = rule.better | ~settled.get(rule.defect, np.zeros(len(known), bool))
         at_roof = (e.roof >= AT_ROOF) & ~np.isin(e.nearest, rule.cuts)
         gain = np.nan_to_num(1 - rule.after(e) / e.time)
-        wrong = False if rule.refutes is None else rule.refutes(e)
-        may.append(fit & known & ~np.asarray(wrong, bool) & ~at_roof & (gain >= LEAST_GAIN))
+        tests = (rule.refutes, NOWHERE.get(rule.defect))
+        wrong = np.any([np.zeros(len(known), bool), *(test(e) for test in tests if test)], axis=0)
+        may.append(fit & known & ~wrong & ~at_roof & (gain >= LEAST_GAIN))
         fires.append(may[-1] & asked & rule.holds(e))
         gains.append(gain)
     return np.stack(fires), np.stack(may), np.stack(gains)

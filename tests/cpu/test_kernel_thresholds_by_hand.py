@@ -15,6 +15,7 @@ import pytest
 
 from analysis.diagnosis.evidence import Evidence
 from analysis.diagnosis.kernel_rules import blocks, full_sections, instructions, launch, local, memory
+from analysis.diagnosis.kernel_rules.quantities import NOWHERE
 from analysis.diagnosis.kernel_rules.rule import Rule
 from analysis.diagnosis.limits import Limits
 
@@ -281,11 +282,11 @@ OF_MEMORY = (
          (_(sectors=5), _(sectors=9), _(sectors=17), _(dram_read_bytes=2251))),
     Case(memory.RULES[8], _(for_odd_operands=True, time=4001), (_(for_odd_operands=False), _(time=4000)), (),
          (_(for_odd_operands=False),)),
-    Case(memory.RULES[9], LOADED | _(sectors=3.89, loaded=4_000_000, dram_read_bytes=1_000_000, flops_fp32=199_999, busy_dram=0.89,
+    Case(memory.RULES[9], LOADED | _(sectors=3.89, loaded=4_000_000, l2_read_bytes=666_666, dram_read_bytes=1_000_000, flops_fp32=199_999, busy_dram=0.89,
                                       occupancy_theoretical_frac=0.51, shared=0),
-         (_(sectors=3.9), _(loaded=4_200_000), _(flops_fp32=200_000), _(occupancy_theoretical_frac=0.5), _(shared=1), _(busy_dram=0.9),
+         (_(sectors=3.9), _(loaded=4_200_000), _(l2_read_bytes=2_666_667), _(flops_fp32=200_000), _(occupancy_theoretical_frac=0.5), _(shared=1), _(busy_dram=0.9),
           NOT_LOADED, _(loaded=1_000_000, flops_fp32=0), _(loaded=5_000_000, sectors=3.1), _(loaded=5_000_000, sectors=1.1)),
-         (_(loaded=4_190_000), _(loaded=5_000_000, sectors=3), _(loaded=5_000_000, sectors=1.2), _(loaded=1_000_001, flops_fp32=0)),
+         (_(loaded=4_190_000), _(sectors=2.2, l2_read_bytes=4_000_000), _(loaded=5_000_000, sectors=3), _(loaded=5_000_000, sectors=1.2), _(loaded=1_000_001, flops_fp32=0)),
          left=gone("blocks", "issue", "requests")),
     Case(memory.RULES[10], _(busy_requests=0.41, sectors=16, shared=0, loaded=4001, l2_read_bytes=1000, tensor_flops=0),
          (_(busy_requests=0.4), _(sectors=16.1), _(shared=1), _(loaded=4000), _(tensor_flops=1), _(l2_read_bytes=nan, l1_hit_frac=0.75)),
@@ -323,6 +324,16 @@ OF_MEMORY = (
          (_(written=250), _(minimum_bytes=1001), _(l2_read_bytes=699), _(busy_dram=0.45), _(sectors=17), _(coalescing_load_frac=0.89)),
          (_(coalescing_load_frac=0.9),), (_(written=100),), (_(written=101),),
          ((_(dram_read_bytes=1000, written=1000, minimum_bytes=500, floor_dram=4000), 1000 + 1500.0),)),
+    Case(memory.RULES[17], LOADED | _(dram_read_bytes=1051, l2_read_bytes=1000, loaded=1500, sectors=3, busy_dram=0.51, shared=0, stored=1499,
+                                      occupancy_theoretical_frac=0.51),
+         (_(dram_read_bytes=1049), _(dram_read_bytes=1451, loaded=2000), _(loaded=1577), _(sectors=2), _(busy_dram=0.5), NOT_LOADED,
+          _(sectors=17.7, busy_dram=0.72), _(occupancy_theoretical_frac=0.5), _(shared=1), _(stored=1500)),
+         (_(dram_read_bytes=1449), _(loaded=1576), _(sectors=17.7, busy_dram=0.73)), (_(coalescing_load_frac=0.95), _(dram_read_bytes=1049)),
+         (_(coalescing_load_frac=0.94), _(dram_read_bytes=1051))),
+    Case(memory.RULES[18], _(dram_read_bytes=1250, l2_read_bytes=1000, stored=1000, written=667, busy_dram=0.31, local_bytes=499, shared=0, sectors=4),
+         (_(dram_read_bytes=1249), _(dram_read_bytes=1501), _(stored=999), _(written=666), _(busy_dram=0.3), _(local_bytes=500),
+          _(sectors=17.7)), (_(dram_read_bytes=1500), _(local_bytes=nan)), (_(dram_read_bytes=1249), _(coalescing_store_frac=0.96)),
+         (_(dram_read_bytes=1250), _(coalescing_store_frac=0.95)), ((_(l2_read_bytes=3000, written=800), 3800 + 1000.0),)),
 )  # fmt: skip
 CASES = (*BLOCKS, *FULL, *OF_INSTRUCTIONS, *OF_LAUNCHES, *OF_LOCAL, *OF_MEMORY)
 
@@ -347,3 +358,30 @@ def test_a_rule_ends_at_its_thresholds(case: Case) -> None:
 )  # fmt: skip
 def test_what_a_cure_leaves(rule: Rule, cells: dict[str, Any], left: float) -> None:
     assert rule.after(given(**cells))[0] == pytest.approx(left, abs=1e-4)
+
+
+FEW_WARPS = (_(occupancy_theoretical_frac=0.91), _(occupancy_theoretical_frac=0.9))
+NO_SHARED = (_(shared=0, at_mio_throttle=1.0), _(shared=1, at_mio_throttle=0.05))
+NO_BARRIER = (_(at_barrier=0.049), _(at_barrier=0.05))
+ABSENT = {
+    "narrow_accesses": (_(sectors=4), _(sectors=3.9)), "wide_data": (_(busy_dram=0.49), _(busy_dram=0.5)),
+    "block_order_l2": (_(busy_dram=0.29), _(busy_dram=0.3)), "uncoalesced_loads": (_(sectors=4), _(sectors=4.1)),
+    "needless_barriers": (_(at_barrier=0.0), _(at_barrier=0.01)), "uneven_warps": NO_BARRIER,
+    "one_warp_reduction": NO_BARRIER,
+    "no_overlap": (_(at_long_scoreboard=0.02, at_barrier=0.02), _(at_long_scoreboard=0.03, at_barrier=0.02)),
+    "shared_bank_conflicts": NO_SHARED, "shared_instruction_bound": NO_SHARED, "shared_atomics_one_address": NO_SHARED,
+    "constant_divergence": (_(at_mio_throttle=0.049), _(at_mio_throttle=0.05)),
+    "fp64_by_accident": (_(flops_fp64=0), _(flops_fp64=0, flops_tensor_fp64=1)),
+    "tensor_starved": (_(tensor_flops=0), _(tensor_flops=0, tensor_active_frac=0.01)),
+    "register_spills": (_(local_bytes=0), _(local_bytes=1)), "local_array": (_(local_bytes=0), _(local_bytes=1)),
+    "occupancy_registers": FEW_WARPS, "occupancy_shared": FEW_WARPS, "occupancy_block_size": FEW_WARPS,
+    "dependent_chain": (_(at_wait=0.049), _(at_wait=0.05)),
+    "instruction_cache": (_(at_no_instruction=0.049), _(at_no_instruction=0.05)),
+}  # fmt: skip
+
+
+def test_no_cause_is_where_its_unit_has_no_work() -> None:
+    assert NOWHERE.keys() == ABSENT.keys()
+    for cause, (absent, possible) in ABSENT.items():
+        assert NOWHERE[cause](given(**absent))[0], cause
+        assert not NOWHERE[cause](given(**possible))[0], cause

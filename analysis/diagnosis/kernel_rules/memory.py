@@ -24,9 +24,11 @@ from analysis.diagnosis.kernel_rules.quantities import (
     moved,
     no_load,
     out_of_order,
+    pieces,
     random_pairs,
     reuse,
     store_share,
+    unasked,
     when_aligned,
     whole_sectors,
     without_loads,
@@ -147,7 +149,7 @@ RULES = (
         "partial_sector_writes",
         ("global_store_bytes", *TRAFFIC),
         lambda e: (
-            (e["dram_read_bytes"] - e["l2_read_bytes"] > HALF * e.stored)
+            (unasked(e) > HALF * e.stored)
             & (e.stored >= e["l2_read_bytes"])
             & (e.busy["dram"] > 0.3)
             & (e.filled("local_bytes") < HALF * e.stored)
@@ -209,6 +211,7 @@ RULES = (
         (*LOADS, *TRAFFIC, "flops_fp32"),
         lambda e: (
             (e.sectors < 3.9)
+            & ((e.sectors <= 2.2) | (e.loaded > 1.5 * e["l2_read_bytes"]))
             & ((reuse(e) < 4.2) | between(e.sectors, 1.2, 3))
             & (flops(e) < 0.05 * e.loaded)
             & (e["occupancy_theoretical_frac"] > HALF)
@@ -222,8 +225,9 @@ RULES = (
         "bytes",
         "A request takes fewer than 4 sectors, so its lanes read less than 32 bits each, and the kernel computes "
         "nothing that would share an operand among lanes. Each thread reads its bytes one by one, from the same "
-        "sectors. A word for all lanes takes one sector; a row of bytes takes one or two, so filters that read their "
-        "neighbours again have a mean between.",
+        "sectors. Elements of 8 or 16 bits take one or two; with more, L1 serves pieces of them again. A word for all "
+        "lanes takes one sector; a row of bytes takes one or two, so filters that read their neighbours again have a "
+        "mean between.",
         "Lanes read the same words, as for a broadcast operand.",
         ("sectors_per_request_load", "global_load_bytes", "flops_fp32"),
     ),
@@ -385,5 +389,49 @@ RULES = (
         ("dram",),
         better=True,
         refutes=lambda e: moved(e) <= 1.1 * e["minimum_bytes"],
+    ),
+    Rule(
+        "misaligned_base",
+        (*LOADS, *TRAFFIC, "occupancy_theoretical_frac"),
+        lambda e: (
+            pieces(e)
+            & (reuse(e) < 1.5)
+            & (e.waits("long_scoreboard", "lg_throttle") > HALF)
+            & (e.busy["dram"] > np.where(apart(e), 0.72, HALF))
+            & (e["occupancy_theoretical_frac"] > HALF)
+            & (e.shared <= 0)
+            & (e.loaded > e.stored)
+        ),
+        when_aligned,
+        0.7,
+        "bytes",
+        "DRAM delivers sectors in pairs. Rows in order use both of each pair, and so do aligned pieces of two sectors "
+        "or more. Single sectors at random use one, and fill DRAM to 68 %. Here DRAM reads 5 to 45 % more than SMs "
+        "read, so pieces of several sectors begin and end inside a pair.",
+        "All pieces begin at multiples of 64 bytes.",
+        ("sectors_per_request_load", "l2_read_bytes", "dram_read_bytes"),
+        ("dram", "l2"),
+        refutes=lambda e: ~pieces(e) | (e["coalescing_load_frac"] >= 0.95),
+    ),
+    Rule(
+        "misaligned_base",
+        ("global_store_bytes", *TRAFFIC),
+        lambda e: (
+            between(unasked(e) / np.maximum(e.stored, 1), 0.25, HALF)
+            & (e.stored >= e["l2_read_bytes"])
+            & (e.stored < 1.5 * e.written)
+            & (e.busy["dram"] > 0.3)
+            & (e.filled("local_bytes") < HALF * e.stored)
+            & ~apart(e)
+        ),
+        lambda e: e.after(dram=e.dram_ns(e["l2_read_bytes"], e.written)),
+        0.7,
+        "bytes",
+        "DRAM reads bytes that no SM asked for, a quarter to a half of what the kernel stores. L2 fetches each sector "
+        "of which stores write only a part: of rows that begin anywhere, the first and the last one.",
+        "The rows that it stores begin at multiples of 32 bytes.",
+        ("dram_read_bytes", "l2_read_bytes", "global_store_bytes"),
+        ("dram", "l2"),
+        refutes=lambda e: (unasked(e) < 0.25 * e.stored) | (e["coalescing_store_frac"] > 0.95),
     ),
 )

@@ -1,5 +1,7 @@
 """Compute what several rules for kernels look at, from the counters of each kernel."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from analysis.diagnosis.evidence import SECTOR, WARP, Bools, Evidence, Floats
@@ -77,6 +79,16 @@ def moved(e: Evidence) -> Floats:
 def random_pairs(e: Evidence) -> Bools:
     """Return whether DRAM reads half as much again as SMs read from L2: it delivers pairs of sectors, not in order."""
     return np.asarray(e["dram_read_bytes"] > 1.5 * np.maximum(e["l2_read_bytes"], 1))
+
+
+def pieces(e: Evidence) -> Bools:
+    """Return whether DRAM delivers pairs of sectors for pieces of several, which begin and end inside a pair."""
+    return between(e["dram_read_bytes"] / np.maximum(e["l2_read_bytes"], 1), 1.05, 1.45) & (e.sectors > 2)
+
+
+def unasked(e: Evidence) -> Floats:
+    """Return the bytes that DRAM reads though no SM asked for them."""
+    return np.asarray(e["dram_read_bytes"] - e["l2_read_bytes"])
 
 
 def unqueued(e: Evidence) -> Floats:
@@ -394,3 +406,29 @@ def from_shared(e: Evidence) -> Floats:
     Known kernels with such lookups issue in at most 0.27 of their slots; the bound allows a third.
     """
     return e.after(issue=3 * e.floors["issue"])
+
+
+# Where a cause cannot be, whatever rules and weights say: its unit has no work, or nothing waits for it.
+NOWHERE: dict[str, Callable[[Evidence], Bools]] = {
+    "narrow_accesses": lambda e: e.sectors >= LINE,
+    "wide_data": lambda e: e.busy["dram"] < HALF,
+    "block_order_l2": lambda e: e.busy["dram"] < 0.3,
+    "uncoalesced_loads": lambda e: e.sectors <= LINE,
+    "needless_barriers": lambda e: e.waits("barrier") <= 0,
+    "uneven_warps": lambda e: e.waits("barrier") < 0.05,
+    "one_warp_reduction": lambda e: e.waits("barrier") < 0.05,
+    "no_overlap": lambda e: e.waits("long_scoreboard", "barrier") < 0.05,
+    "shared_bank_conflicts": lambda e: (e.shared <= 0) | (e.queue < 0.05),
+    "shared_instruction_bound": lambda e: (e.shared <= 0) | (e.queue < 0.05),
+    "shared_atomics_one_address": lambda e: e.shared <= 0,
+    "constant_divergence": lambda e: e.queue < 0.05,
+    "fp64_by_accident": lambda e: e["flops_fp64"] + e.filled("flops_tensor_fp64") <= 0,
+    "tensor_starved": lambda e: (e.tensor_flops <= 0) & ~(e["tensor_active_frac"] > 0),
+    "register_spills": lambda e: e["local_bytes"] <= 0,
+    "local_array": lambda e: e["local_bytes"] <= 0,
+    "occupancy_registers": lambda e: e["occupancy_theoretical_frac"] > 0.9,
+    "occupancy_shared": lambda e: e["occupancy_theoretical_frac"] > 0.9,
+    "occupancy_block_size": lambda e: e["occupancy_theoretical_frac"] > 0.9,
+    "dependent_chain": lambda e: e.waits("wait") < 0.05,
+    "instruction_cache": lambda e: e.waits("no_instruction") < 0.05,
+}
