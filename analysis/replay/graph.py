@@ -503,7 +503,8 @@ def _events(graph: Graph) -> Graph:
     """Add the waits of streams for events: after cudaEventRecord and cudaStreamWaitEvent, as far as the times allow.
 
     The trace names no event, so a wait is for the last record of its thread, and for the next launch on another stream.
-    What neither its stream nor its call explained so well begins when the event lets it, late where the GPU is full.
+    What neither its stream nor its call explained so well begins when the event lets it, late where the GPU is full. So
+    do launches on further streams, if as many waits followed the record.
     """
     records = np.array([bool(_RECORD.match(name)) for name in graph.c_name], bool)
     waits = np.array([bool(_WAIT.match(name)) for name in graph.c_name], bool)
@@ -521,22 +522,27 @@ def _events(graph: Graph) -> Graph:
         launched: int | None = None
         recorded: int | None = None
         waiting: int | None = None
+        left, fresh = 0, False  # waits that no launch answered yet; whether none did since the last wait
         for call in np.flatnonzero(graph.c_seq == number).tolist():
             if records[call]:
                 recorded = launched
             elif waits[call]:
+                left, fresh = left + 1 if waiting == recorded else 1, True
                 waiting = recorded
             elif call in first_op:
                 row = first_op[call]
                 if (
-                    waiting is not None and graph.o_stream[row] != graph.o_stream[waiting] and dep[row] < 0
+                    waiting is not None and left and graph.o_stream[row] != graph.o_stream[waiting] and dep[row] < 0
                     and graph.o_end[waiting] <= graph.o_start[row]
                 ):  # fmt: skip
-                    dep[row], since = waiting, graph.o_start[row] - graph.o_end[waiting]
-                    gap[row] = min(1_500.0, since)
-                    if (late := max(lag[row], after[row])) > QUEUED_NS and ALIKE * since < late:
+                    since = graph.o_start[row] - graph.o_end[waiting]
+                    late = max(lag[row], after[row])
+                    held = late > QUEUED_NS and ALIKE * since < late
+                    if held or fresh:
+                        dep[row], gap[row] = waiting, min(1_500.0, since)
+                        left, fresh = left - 1, False
+                    if held:
                         gap[row], lag[row], after[row] = since, min(lag[row], usual[0]), min(after[row], usual[1])
-                    waiting = None
                 launched = last_op[call]
     return replace(graph, o_dep=dep, o_dep_gap=gap, o_lag=lag, o_after=after)
 

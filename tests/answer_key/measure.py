@@ -23,7 +23,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-REPORTS = "cuda_gpu_trace,cuda_api_trace,nvtx_pushpop_trace,cuda_kern_exec_trace"
+REPORTS = "cuda_gpu_trace,cuda_api_trace,nvtx_pushpop_trace"
 LOCK = os.environ.get("KEY_LOCK_FILE", "/tmp/answer_key.lock")  # one for each GPU that is used at once
 STEPS, WORKERS, SMOKE_WORKERS, STEP_LIMIT_S = 14, 5, 14, 280
 
@@ -121,7 +121,8 @@ def capture(program: Program, form: str, nsys: str) -> bool:
     if not run([nsys, "profile", *options, *program.command("steps", form)], log):
         return False
     report = f"{stem}.nsys-rep"
-    stats = [nsys, "stats", "--report", REPORTS, "--format", "csv", "--timeunit", "nsec", "--force-export=true"]
+    reports = REPORTS + ",cuda_kern_exec_trace" * (program.ranks > 1)  # it tells which process launched what
+    stats = [nsys, "stats", "--report", reports, "--format", "csv", "--timeunit", "nsec", "--force-export=true"]
     done = run([*stats, "--output", str(folder / "nsys"), report], log)
     if program.ranks > 1:
         payloads = ["export", "--type", "sqlite", "--include-blobs=true", "--force-overwrite=true"]

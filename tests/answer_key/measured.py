@@ -17,6 +17,7 @@ The prediction, second version, fixed after blind_measured and before blind_meas
 - A slope surely below HIDDEN is 0. One whose interval is wider than WIDE is unknown: then the replay counts.
 - Since the last ten pairs of blind_measured_2: the step is the capture's where its GPU is another one, and the line above
   holds for a delayed range, too, if its virtual speed-up is unknown.
+- Since blind_measured_3: what is only made faster wins at most what its removal saved, without EMPTY_NS; so does the replay.
 - No delay asks what another stream wins, so such changes have no prediction.
 """
 
@@ -197,9 +198,12 @@ def predicted(
     if "--stream" in change or not found["idle_step_ns"] or not (delays or hosts):
         return None
     speeding = [value for one in rows.get("virtual-host", []) if (value := usable(one)) is not None]
-    if any(usable(one) is None for one in [*delays, *([] if speeding else hosts)]):
-        return replay
     bare = min([found["idle_step_ns"], *(one["step_ns"] for one in [*delays, *hosts])])
+    faster = all(kind == "--scale" for kind in change[::2])  # its launches stay
+    left = 0.0 if faster else EMPTY_NS / bare
+    removed = [max(one["slope"], 0.0) + one["per_step"] * left for one in rows.get("remove", [])]
+    if any(usable(one) is None for one in [*delays, *([] if speeding else hosts)]):
+        return replay if replay is None or not faster else min([replay, *removed])
     if speeding:
         factor = float(change[change.index("--host") + 1].rpartition("=")[2])
         part = max(one["part_ns"] for one in rows["virtual-host"]) / bare
@@ -214,9 +218,7 @@ def predicted(
     on_host, gone_host = max((usable(one) or 0.0 for one in hosts), default=0.0), taken.host
     if not hosts and "Host" in " ".join(change):
         on_host, gone_host = slope, taken.staged
-    on_gpu = slope * taken.gpu / bare
-    for one in rows.get("remove", []):
-        on_gpu = min(on_gpu, max(one["slope"], 0.0) + one["per_step"] * EMPTY_NS / bare)
+    on_gpu = min([slope * taken.gpu / bare, *removed])
     host = on_host * gone_host * min(bare / taken.step, 1.0)
     if calls:
         host = sum((usable(one) or 0.0) * one["part_ns"] * units for one in calls)
@@ -287,7 +289,7 @@ def score(folder: Path, gpu: str) -> None:
         numbers = [f"{float(line[what]):.1%}" if line[what] else "" for what in COLUMNS]
         pair = f"`{line['program']}`" + ("" if line["counts"] else " (does not count)")
         print("|", " | ".join([line["set"], pair, line["slopes"], *numbers]), "|")
-    for sets in (sorted({one["set"] for one in lines}), ["blind_measured"], ["blind_measured_2"]):
+    for sets in (sorted({one["set"] for one in lines}), ["blind_measured"], ["blind_measured_2"], ["blind_measured_3"]):
         judged = [one for one in lines if one["set"] in sets and one["counts"] and one["predicted"]]
         for what in ("predicted", "replay", "sum", "share"):
             pairs = [(one["program"], float(one["won"]), float(one[what])) for one in judged if one[what]]

@@ -27,6 +27,9 @@ CAST = "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_ker
 MULTIPLY = "void at::native::vectorized_elementwise_kernel<4, at::native::BinaryFunctor<float, MulFunctor<float>>>(int)"
 
 
+ADAM = "void at::native::multi_tensor_apply_kernel<TensorListMetadata<4>, FusedAdamMathFunctor<float, 4>>(int)"
+
+
 def wide(name: str, us: int, count: int = 1) -> list[Action]:
     return [("launch", name, us * US, 7, WIDE) for _ in range(count)]
 
@@ -91,8 +94,18 @@ def test_the_first_finding_names_the_cause(kind: str) -> None:
         [("launch", "price", 20 * US, 7, "400x1x1")] * 12,  # the host is far ahead, so a graph changes nothing
         [*wide("a", 300), ("record", "e", 7), ("wait", "e", 20), ("launch", "side", 250 * US, 20, "400x1x1"),
          *wide("b", 400), ("record", "f", 20), ("wait", "f", 7), *wide("c", 100)],
+        [*wide("loop_add_fusion", 60, 9), *wide("input_reduce_fusion", 40)],
+        [*(wide("loop_add_fusion", 60) + wide("loop_subtract_fusion", 50)) * 6, *wide("input_reduce_fusion", 40)],
+        [*wide("ray_cast_kernel", 300), ("launch", "shade", 200 * US, 7, "2048x8x1")],
+        [*wide("convert_depth_to_points", 300), ("launch", "shade", 200 * US, 7, "2048x8x1")],
+        [*wide("copy_kernel(float const *, float *)", 200), ("launch", "shade", 600 * US, 7, "2048x8x1")],
+        [*BUSY, ("launch", ADAM, 90 * US, 7, "40x1x1")],
+        [*BUSY, ("launch", "own", 900 * US, 7, "100x1x1")],
+        [*wide("nchwToNhwcKernel", 60), *BUSY],
     ],
-    ids=["item at the end", "upload beside", "allocation from a pool", "short small grid", "one kernel", "two streams"],
+    ids=["item at the end", "upload beside", "allocation from a pool", "short small grid", "one kernel", "two streams",
+         "a compiled loop", "a compiled loop of two kernels", "casts rays", "converts depth", "a copy of one's own",
+         "lists of tensors in chunks", "three quarters of the SMs", "one change of layout"],
 )  # fmt: skip
 def test_fixes_that_win_nothing_are_not_advised(program: list[Action]) -> None:
     assert [one.kind for one in claims_on([*WARM_UP, *program * 14])] == ["nothing"]

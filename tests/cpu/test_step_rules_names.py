@@ -2,8 +2,10 @@
 
 import pytest
 
+from analysis.diagnosis import savers
+from analysis.hardware.devices import find_device
 from tests.cpu.test_step_rules import WARM_UP, WIDE, claims_on, spaced
-from tests.toy import US, Action
+from tests.toy import US, Action, Machine
 
 ROWS = "8192x4x1"
 
@@ -42,6 +44,14 @@ def test_own_kernels_of_one_grid_are_fused(name: str) -> None:
 @pytest.mark.parametrize("name", NO_CHAINS)
 def test_other_own_kernels_are_no_chain(name: str) -> None:
     assert "fuse" not in {one.kind for one in claims_on([*WARM_UP, *spaced(3, NO_CHAINS[name], 1) * 14])}
+
+
+@pytest.mark.parametrize(("us", "grid", "fuses"), [(200, WIDE, True), (5_000, WIDE, False), (5_000, "264x1x1", True)])
+def test_a_kernel_that_memory_does_not_limit_wins_nothing_in_a_chain(us: int, grid: str, fuses: bool) -> None:
+    """In 5 ms, memory moves 5.7 kB for each of 4 million threads; few threads may go through many elements."""
+    step = launched(("price(float *)", us, grid), ("hedge(float *)", us, grid))
+    found = savers.answers(Machine([*WARM_UP, *step * 14]).capture(), device=find_device("NVIDIA H200"))[0].savers
+    assert ("fuse" in {one.proposal.kind for one in found}) is fuses
 
 
 TYPES = {

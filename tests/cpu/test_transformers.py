@@ -253,6 +253,28 @@ def test_rungs_are_chosen_by_capability():
     assert ours.grouped_variant(fp32, 90, 1) == "v03_split"
 
 
+@pytest.mark.parametrize(
+    ("strided", "dtype", "capability", "rung"),
+    [
+        (False, torch.bfloat16, 90, "v06_small"),
+        (True, torch.bfloat16, 90, "v07_wgmma"),
+        (True, torch.bfloat16, 80, "v04_mma"),
+        (True, torch.float32, 90, "v03_tiled"),
+    ],
+)
+def test_heads_that_a_rung_would_copy_stay_in_place(strided, dtype, capability, rung, monkeypatch):
+    for name in ("attention", "attention_grouped"):
+        plain = getattr(ours, name)
+        monkeypatch.setattr(ours, name, lambda *given, plain=plain: taken.append(given[-1]) or plain(*given))
+    taken: list[str] = []
+    shape = (2, 5, 3, 64) if strided else (2, 3, 5, 64)
+    q, k, v = (value.transpose(1, 2) if strided else value for value in torch.randn(3, *shape, dtype=dtype))
+    out = ours._fused(q, k, v, None, 64**-0.5, capability)
+    assert taken == [rung]
+    exact = torch.nn.functional.scaled_dot_product_attention(q.double(), k.double(), v.double(), is_causal=True)
+    torch.testing.assert_close(out.double(), exact.transpose(1, 2), rtol=0.02, atol=0.02)
+
+
 # --- transformers itself -------------------------------------------------------------------------------------
 
 

@@ -10,7 +10,7 @@ from analysis.formats.words import count_of, duration
 from analysis.replay import changes
 from analysis.replay.graph import Bools, Graph
 
-MUCH = 0.1  # of a step: sets that take less are no finding
+MUCH = 0.2  # of a step: what kernels add to has to be cleared, so most sets are needed
 LEAST = 0.01  # of the step: shorter copies only wait for a GPU that others use, if they wait
 LARGE = 1e5  # bytes of a step; below, pinning changes nothing
 PINNED = (20e9, 50e9)  # byte/s of a pinned copy: PCIe generations 4 and 5 with 16 lanes

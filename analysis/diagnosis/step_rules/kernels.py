@@ -20,11 +20,14 @@ from analysis.replay.graph import Bools, Graph, rows_by
 LEAST = 0.01  # of the step: shorter kernels cannot save more
 COPIES = 0.12  # of the step: casts and gathers are copies that a program needs, and most programs have some
 LONG_NS = 15_000.0  # a shorter kernel is as short as its latency, whatever its grid
+TURNS = 0.05  # of the step: most programs turn an input or a weight now and then
 MAKES = 1.0  # times the time of a copy at least: kernels that make as many bytes also read some
 AUTOCASTS = 16  # conversions to 16 bits in a step of training: autocast makes one for each weight and input
 JOB = 0.8  # of the kernels' time: what takes more is what the step is for
 BRIDGES = ("reduce", "cat", "copy")  # compilers fuse these with the kernels around them
+SMS = 0.75  # of the SMs: more blocks leave less than a quarter to win
 FILL = 0.25  # share of the GPU's threads that a small grid fills at most
+ROUNDS = 3  # of a loop at least: fewer may be calls of one operation
 READS = 0.5  # of the step: with fewer, tables and matrices in FP32 are not what the step is for
 TENSOR_CORES = (0.6, 0.15)  # time of an FP32 product with TF32 or 16 bits: small products, large ones
 HALVES = (0.75, 0.45)  # time of a kernel with half as wide values: a part of it computes in both types
@@ -52,7 +55,7 @@ _XLA_OP = re.compile(
 )  # XLA fuses nothing here
 _XLA_LOOP = re.compile(r"loop_(?!copy|transpose|reduce|slice|concat|gather|scatter|iota|dynamic)\w+_fusion$")
 _LAYOUT = r"(?i)nchwToNhwc|nhwcToNchw|nchw2nhwc|(?<!conv)(?<!conv_)transpose(?!d)|permute|tensorTransform|convertTensor"
-_CONVERTS = r"(b?float16|half)_copy_kernel|LoadWithCast|_cast_|Cast<|to_copy|[Cc]onvert"
+_CONVERTS = r"(b?float16|half)_copy_kernel|copy_kernel.*LoadWithCast|Cast<|to_copy|(wrapped|loop|input)_\w*convert"
 # Compilers name a kernel by all that it does: one that also computes moves or converts for nothing.
 _COMPILED = r"triton_[a-z]{3}_fused_|(loop|input)_\w+_fusion"
 _ONLY_MOVES = (
@@ -60,7 +63,8 @@ _ONLY_MOVES = (
     r"b?mm|addmm|convolution)_)+\d|(loop|input)_((convert|copy|transpose|slice|concatenate|bitcast|reshape|pad|gather)_)+fusion"
 )
 _ON_GPU = "Device-to-Device|DtoD"
-_COPY = rf"direct_copy_kernel|copy_kernel|{_ON_GPU}|wrapped_copy|clone|roll_cuda_kernel"
+# A kernel of one's own called `copy` or `convert` may compute as well.
+_COPY = rf"(direct|float16|half)_copy_kernel|copy_kernel_cuda|{_ON_GPU}|wrapped_copy|(?<![a-z])clone|roll_cuda_kernel"
 
 _CAST_LESS = (
     "torch.compile, which fuses the casts of autocast as well; or keep the weights in bfloat16 and need no cast."
@@ -210,7 +214,7 @@ def _layout(view: View, others: Bools) -> Iterator[Proposal]:
         appended = _old(view, _cats(view)) & np.bool_(kind == "redundant_copy")
         moved |= appended
         time = view.time(moved)
-        if view.share(time) < (COPIES if kind == "redundant_copy" else LEAST):
+        if view.share(time) < (COPIES if kind == "redundant_copy" else TURNS):
             continue
         if kind == "layout" and time > JOB * view.time(view.kernels):
             continue
@@ -309,10 +313,18 @@ def bridged_runs(view: View, inside: Bools, apart: Bools) -> list[np.ndarray]:
 def pointwise_runs(view: View, more: Bools | None = None) -> tuple[list[np.ndarray], Bools]:
     """Return the runs of kernels that work element by element and follow each other, and which operations they have."""
     runs = changes.neighbours(view.graph, pointwise(view) if more is None else pointwise(view) | more)
+    runs = [rows for rows in runs if not _compiled_loop(view.names[rows])]
     inside = np.zeros(len(view.names), bool)
     for rows in runs:
         inside[rows] = True
     return runs, inside
+
+
+def _compiled_loop(names: np.ndarray) -> bool:
+    """Return whether kernels of XLA repeat ROUNDS times: a compiled loop, of which each round needs the one before."""
+    if not all(_XLA_LOOP.match(name) or _XLA_OP.match(name) for name in names):
+        return False
+    return any((names[period:] == names[:-period]).all() for period in range(1, len(names) // ROUNDS + 1))
 
 
 def pointwise(view: View) -> Bools:
@@ -337,8 +349,8 @@ def _small_grids(view: View) -> Iterator[Proposal]:
     graph = view.graph
     grids = view.capture.gpu_ops["grid"].astype(object).to_numpy(object)[graph.o_row]
     few = view.kernels & (graph.o_fill < FILL)
-    few &= of_each(grids, lambda grid: _blocks(grid) < graph.sms, bool)  # more blocks keep each SM at work
-    few &= (graph.o_duration > LONG_NS) & ~view.named(r"nccl|ncclDev")
+    few &= of_each(grids, lambda grid: _blocks(grid) < SMS * graph.sms, bool)  # more blocks keep most SMs at work
+    few &= (graph.o_duration > LONG_NS) & ~view.named(r"nccl|ncclDev|multi_tensor_apply")  # it cuts lists of tensors
     few &= ~of_each(view.names, lambda name: kind_of_kernel(name) == MATRIX, bool)  # their grids are the library's
     time = view.time(few)
     if view.share(time) < LEAST:
@@ -372,6 +384,8 @@ def _small_grids(view: View) -> Iterator[Proposal]:
             better="kernels of several such steps beside each other",
         )  # fmt: skip
         return
+    if symbols.is_closed(view.most(few)) and view.share(time) < COPIES:
+        return  # the library chose its grid
     yield Proposal(
         kind="small_grid", about=name, title=f"Spread {name} over the whole GPU",
         sentence=(

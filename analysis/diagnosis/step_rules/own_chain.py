@@ -18,7 +18,9 @@ from analysis.fusion.opmap import MATRIX, kind_of_kernel
 from analysis.replay import changes
 from analysis.replay.graph import Bools
 
+WAVES, MOVES = 4, 512.0  # of a grid; bytes a thread: a kernel that takes longer is not limited by DRAM
 ALIKE = 2.5  # times the shortest kernel of a chain at most, the longest takes: all move about as many tensors
+THREADS = 2048  # of an SM
 # Kernels of libraries besides those that `symbols.is_closed` knows; their passes depend on other blocks.
 _LIBRARY = re.compile(r"(?i)cupy_|fft|rand|sparse|solver|trsm|getrf|potrf|sort|scan|flash|attention|fmha|spmv|gemm")
 
@@ -52,6 +54,7 @@ def chains(view: View) -> list[np.ndarray]:
     graph, found = view.graph, []
     own = view.kernels & of_each(view.names, _is_own, bool) & (graph.o_fill >= FILL) & (graph.o_duration >= LONG_NS)
     shapes = view.capture.gpu_ops[["grid", "block"]].astype(object).to_numpy(object)[graph.o_row]
+    own &= ~_computes(view, shapes)
     waits = view.called(f"{SYNCHRONISES}|cu(da)?StreamWaitEvent")
     for rows in changes.neighbours(graph, own):
         run = [int(rows[0])]
@@ -62,6 +65,21 @@ def chains(view: View) -> list[np.ndarray]:
             found += [np.array(run)] if len(run) > 1 else []
             run = [row]
     return found
+
+
+def _computes(view: View, shapes: np.ndarray) -> Bools:
+    """Return which kernels take longer than all that memory can move for their threads: fusing them saves no work.
+
+    A thread of a grid of few waves may go through many elements.
+    """
+    threads = of_each(shapes[:, 0], _product, float) * of_each(shapes[:, 1], _product, float)
+    rate = view.device.dram_bytes_per_s if view.device is not None else np.nan
+    moved = view.graph.o_duration * rate / 1e9 / np.maximum(threads, 1.0)
+    return np.asarray((threads >= WAVES * THREADS * view.graph.sms) & (moved > MOVES))
+
+
+def _product(shape: str) -> float:
+    return float(np.prod([int(part) for part in shape.split("x") if part.isdigit()]))
 
 
 def _follows(view: View, run: list[int], row: int, shapes: np.ndarray, waits: Bools) -> bool:

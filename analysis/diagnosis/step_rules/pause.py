@@ -16,7 +16,7 @@ from analysis.formats.words import count_of, duration
 from analysis.replay.graph import ALLOCATION
 
 LEAST_NS = 1_000_000.0
-ONCE_NS = 10_000_000.0  # the same of a single one: a profiler writes its buffers now and then, which takes as long
+ONCE_NS = 20_000_000.0  # a single one; half of it for all: a profiler writes its buffers, which takes as long
 TIMES = 0.5  # of a step: a step that is longer than usual by less is only slow
 MIN_STEPS = 4
 EARLY = 0.25  # of the run
@@ -43,9 +43,9 @@ def propose(view: View) -> Iterator[Proposal]:
     often = np.count_nonzero(more > least) > max(RARE * len(ends), 1)
     more[-1] = 0.0  # the run may end with it
     long = np.flatnonzero(more > least)
-    if often or not len(long) or (len(long) == 1 and more[long[0]] < ONCE_NS):
-        return
     lost = float(more[long].sum())
+    if often or not len(long) or lost < (ONCE_NS if len(long) == 1 else ONCE_NS / 2):
+        return
     loads = _loads(view, begin, end)[long]
     compiles = len(long) > 1 and bool(more[long][loads].sum() > lost / 2)
     worst = int(long[np.argmax(more[long])])
