@@ -15,7 +15,7 @@ import pandas as pd
 
 from analysis.capture.model import Capture
 from analysis.diagnosis import step_rules
-from analysis.diagnosis.built import CLEAR, WORTH, as_built
+from analysis.diagnosis.built import CLEAR, WORTH, as_built, group
 from analysis.diagnosis.step_likelihood import chance
 from analysis.diagnosis.step_rules.view import Paths, Proposal, View
 from analysis.formats import intervals
@@ -31,6 +31,7 @@ MOST = 6  # findings on a step
 PAUSE = 0.1  # of a pause: so far it differs from run to run
 HIDDEN = 0.058  # of the step: what may save as much, if the profiler's cost is as high as it can be, is worth a look
 BUSY = 0.8  # of a step: if the GPU works, or copies, for more, only that can become shorter
+FULL = 0.9  # of a step: if the GPU works for more, the rest may be what the profiler costs the host
 LOSSY = 0.5  # how much a saving counts if it changes results: half of the programs may do so
 
 
@@ -245,7 +246,8 @@ def _replayed(view: View, one: Proposal) -> Saver:
     found = savings.saving(view.step, one.change)
     most, best = (None if ns is None else ns / view.step.told_ns for ns in (one.most_ns, one.best_ns))
     part = as_built(one.kind, found.low, found.high, most, best)
-    if not view.step.bare_known and 0.0 < (part.low or 0.0) < CLEAR:
+    full = dict(view.parts.busy_parts).get("gpu_busy", 0) >= FULL * view.parts.wall_ns and group(one.kind) == "host"
+    if not view.step.bare_known and 0.0 < (part.low or 0.0) < (HIDDEN if full else CLEAR):
         part = Saving(0.0, part.high)
     return Saver(one, _of(view, part), part, Saving(found.low, found.high), run=found.after)
 

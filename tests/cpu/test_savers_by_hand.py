@@ -57,6 +57,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Proposal]:
     monkeypatch.setattr(savers, "PAUSE", 0.0)
     monkeypatch.setattr(savers, "CLEAR", 0.0)
     monkeypatch.setattr(savers, "HIDDEN", 0.05)
+    monkeypatch.setattr(savers, "FULL", 2.0)
     monkeypatch.setattr(savers, "chance", lambda likely, kind: LIKELY.get(kind, 1.0))
     return found
 
@@ -290,6 +291,17 @@ def test_without_a_bare_time_a_change_has_to_save_more(asked: list[Proposal], mo
     one = on_step()
     assert kinds_of(answer(one).savers) == ["sync"]
     assert [saver.low for saver in answer(one).replayed] == [0.03, 0.0, -0.01]
+    assert kinds_of(answer(replace(one, step=replace(one.step, bare_known=True))).savers) == ["sync", "fuse"]
+
+
+@pytest.mark.parametrize(("busy", "named"), [(899, ["sync", "fuse"]), (900, ["fuse"])])
+def test_the_rest_of_a_step_that_keeps_the_gpu_busy_may_be_the_profilers(
+    busy: int, named: list[str], asked: list[Proposal], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(savers, "FULL", 0.9)
+    asked += [proposal("sync", Saves(0.04, 0.045)), proposal("fuse", Saves(0.03, 0.04))]
+    one = on_step(busy={"gpu_busy": busy})
+    assert kinds_of(answer(one).savers) == named
     assert kinds_of(answer(replace(one, step=replace(one.step, bare_known=True))).savers) == ["sync", "fuse"]
 
 
