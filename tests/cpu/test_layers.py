@@ -14,7 +14,7 @@ from analysis.capture.model import Capture
 from harness.ranges import attach, component, detach
 from studies import runs, show
 from studies.layers import measure as layers
-from studies.layers import measure_alone, tables
+from studies.layers import measure_alone, measure_lengths, tables
 from studies.layers.measure import GPT2_LEVELS, Level
 from studies.layers.tables import BETWEEN
 from tests.declared import facts_of
@@ -308,3 +308,27 @@ def test_passes_that_lie_apart_are_named_with_their_cause() -> None:
     alone = tables.build_curve(facts_of(built={tables.profiles_of: [profile_with(quiet[:2])]}))
     assert alone["cause"].tolist() == ["the work of this token", "", "", ""]
     assert tables.build_curve(facts_of(built={tables.profiles_of: [profile_with([])]})).empty
+
+
+def test_a_length_has_the_kernels_of_one_pass() -> None:
+    """Two passes of 31 tokens with two blocks, one of 32 with another kernel."""
+    block = ["blocks/h.0/mlp/fc", "blocks/h.1/mlp/fc"]
+    passes = [(31, "slow", 10), (31, "slow", 30), (32, "fast", 7)]
+    rows = [
+        (f"tokens_{tokens}/gpt2/prefill/{part}", kernel if part in block else "gather", "1x1x1", time)
+        for tokens, kernel, time in passes
+        for part in ("embeddings", *block)
+    ]
+    launches = pd.DataFrame(rows, columns=["path", "kernel", "grid", "duration_ns"]).assign(start_ns=range(len(rows)))
+    found = measure_lengths.table(launches).set_index(["tokens", "component"])
+    assert found.loc[(31, "h.*/mlp/fc")].to_dict() == {
+        "kernel": "slow", "grid": "1x1x1", "launches": 2, "gpu_time_ns": 40,
+    }  # fmt: skip
+    assert found.loc[(32, "h.*/mlp/fc"), "kernel"] == "fast"
+    assert list(found["launches"]) == [1, 2, 1, 2]
+
+
+def test_lengths_run_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = measure_lengths.load_weights(config=layers.parse_config("n_layer=1,n_embd=64,n_head=1,vocab_size=256"))
+    monkeypatch.setattr(measure_lengths, "load_weights", lambda: small)
+    measure_lengths.run_passes((2, 3), 1)
