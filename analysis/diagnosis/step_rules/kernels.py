@@ -342,7 +342,9 @@ def _pointwise(name: str) -> bool:
     if _CUPY.match(name) or _XLA_OP.match(name):
         return True
     kind = kind_of_kernel(name)
-    return kind in ELEMENTWISE or (kind != MATRIX and "elementwise_kernel" in name and not re.search(_COPY, name))
+    return kind in ELEMENTWISE or (
+        kind != MATRIX and "elementwise_kernel" in name and not re.search(f"{_COPY}|copy_kernel", name)
+    )
 
 
 def _small_grids(view: View) -> Iterator[Proposal]:
