@@ -176,7 +176,7 @@ RULES = (
             & (e.sectors < WIDEST)
             & (np.abs(e.sectors / aligned(e) - 1) > 0.04)
             & (e.waits("long_scoreboard", "lg_throttle") > HALF)
-            & (np.maximum(e.busy["dram"], e.busy["l2"]) > HALF)
+            & ((e.busy["l2"] > HALF) | ((e.busy["dram"] > HALF) & pieces(e)))
             & (e.shared <= 0)
             & (e.loaded > 3 * e.stored)
             & (e.loaded < 2 * e["l2_read_bytes"])
@@ -185,8 +185,9 @@ RULES = (
         0.6,
         "bytes",
         "Aligned accesses of 32, 64 and 128 bits a lane take 4, 8 or 16 sectors. A row that begins inside a sector "
-        "takes one sector more. L2 or DRAM is busy with these, and L1 holds few of them. L2 delivers lines of four "
-        "sectors, and such a row crosses into another line less often than into another sector.",
+        "takes one sector more. L2 is busy with these, or DRAM is and reads more than SMs do, and L1 holds few of "
+        "them. L2 delivers lines of four sectors, and such a row crosses into another line less often than into "
+        "another sector.",
         "A request takes 4, 8 or 16 sectors.",
         ("sectors_per_request_load", "l2_read_bytes", "dram_read_bytes"),
         ("dram", "l2"),
