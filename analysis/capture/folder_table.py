@@ -42,10 +42,6 @@ class FolderTables:
         """Return the columns of each table."""
         return {name: list(columns) for name, columns in self._columns.items()}
 
-    def packs(self, table: str, triples: Sequence[str]) -> bool:
-        """Return that three columns are read as they are: Parquet has few bytes for them anyway."""
-        return False
-
     def read_table(self, table: str, columns: Sequence[str]) -> dict[str, Column]:
         """Return the columns of a table, in the order of the file. `rowid` is allowed as a column.
 

@@ -284,7 +284,7 @@ class _Export:
                 f"{self.where}: table {table} has no column {absent[0]}, only {_few(self.tables[table])}; "
                 f"{_EXPORT_AGAIN}."
             )
-        names = [*needed, *(name for name in wanted if have.issuperset(name.split(",")))]
+        names = [*needed, *(name for name in wanted if name in have)]
         known = self._calls if table == RUNTIME else {}
         read = self.file.read_table(table, [name for name in names if name not in known])
         known |= {name: self._checked(table, name, *column) for name, column in read.items()}
@@ -467,7 +467,7 @@ def _times(export: _Export, table: str, columns: dict[str, Column]) -> tuple[dic
 
 
 def _kernels(export: _Export) -> _Part | None:
-    triples = ("gridX,gridY,gridZ", "blockX,blockY,blockZ")
+    triples = (("gridX", "gridY", "gridZ"), ("blockX", "blockY", "blockZ"))
     naming = ("demangledName", "shortName", "mangledName")
     have = export.tables.get(KERNEL)
     if have is None:
@@ -477,12 +477,10 @@ def _kernels(export: _Export) -> _Part | None:
         raise InputError(
             f"{export.where}: table {KERNEL} has no column {naming[0]}, only {_few(have)}; {_EXPORT_AGAIN}."
         )
-    packs = export.file.packs(KERNEL, triples)
-    shapes = [[one] if packs else one.split(",") for one in triples]
-    wanted = ("registersPerThread", "graphNodeId", *itertools.chain(*shapes), *_PLACE)
+    wanted = ("registersPerThread", "graphNodeId", *itertools.chain(*triples), *_PLACE)
     columns = export.read(KERNEL, ("start", "end", name_column), wanted)
     columns, start, end = _times(export, KERNEL, columns)
-    grid, block = (_shape([columns.pop(name, None) for name in names], len(start)) for names in shapes)
+    grid, block = (_shape([columns.pop(name, None) for name in names], len(start)) for names in triples)
     codes, ids = pd.factorize(columns[name_column].values)
     return _Part(
         "kernel",
@@ -540,19 +538,19 @@ def _or_zero(column: Column | None, length: int) -> IntArray:
 
 
 def _shape(parts: list[Column | None], length: int) -> pd.Categorical:
-    """'64x1x1' from three columns, or from one that packs them; '' if there are none."""
+    """'64x1x1' from three columns; '' if there are none."""
     if any(part is None for part in parts):
         return pd.Categorical.from_codes(np.zeros(length, dtype=np.int8), categories=[""])
-    x, *rest = (part.values for part in parts if part is not None)
-    fit = not rest or all(
-        ((axis >= 0) & (axis < 1 << bits)).all() for axis, bits in zip((x, *rest), (31, 16, 16), strict=True)
-    )
-    if fit:
-        codes, keys = pd.factorize((x << 32) | (rest[0] << 16) | rest[1] if rest else x)
+    x, y, z = (part.values for part in parts if part is not None)
+    if all(
+        axis.min(initial=0) >= 0 and axis.max(initial=0) < 1 << bits
+        for axis, bits in zip((x, y, z), (31, 16, 16), strict=True)
+    ):
+        codes, keys = pd.factorize((x << 32) | (y << 16) | z)
         keys = np.asarray(keys, dtype=np.int64)
         labels = [f"{key >> 32}x{(key >> 16) & 0xFFFF}x{key & 0xFFFF}" for key in keys.tolist()]
     else:
-        codes, triples = pd.factorize(pd.MultiIndex.from_arrays([x, *rest]))
+        codes, triples = pd.factorize(pd.MultiIndex.from_arrays([x, y, z]))
         labels = ["x".join(map(str, triple)) for triple in triples]
     missing = parts[0].missing if parts[0] is not None else None
     if missing is not None and missing.any():

@@ -11,12 +11,12 @@ import ctypes
 import re
 import sqlite3
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,12 +27,8 @@ from analysis.formats.errors import InputError
 _MAGIC = b"SQLite format 3\0"
 _EXPORT_AGAIN = "export it again with `nsys export --type sqlite`"
 _CHUNK = 65536
-_FEW = 4096  # different triples of a table that are worth a look at all of them
 _LONG = 2_000_000  # rows of a table after which memory is given back
 _WAIT_S = 5.0  # how long to wait for a lock
-
-
-Made = TypeVar("Made")
 
 
 class Column(NamedTuple):
@@ -99,28 +95,8 @@ class Tables:
         """Return the columns of each table, in the order of the file, without the tables of SQLite itself."""
         return {name: list(types) for name, types in self._types.items() if not name.startswith("sqlite_")}
 
-    def packs(self, table: str, triples: Sequence[str]) -> bool:
-        """Return whether `read_table` takes each of `triples`, three columns joined by commas, and packs them into one.
-
-        It does where all are whole numbers that fit 31, 16 and 16 bits, and few rows are different.
-        """
-        names = ",".join(triples).split(",")
-        if self._changing or not set(names) <= set(self._types.get(table, ())):
-            return False
-        different = f"SELECT DISTINCT {', '.join(map(_name, names))} FROM {_name(table)} NOT INDEXED"
-        with self._errors():
-            parts = self._both(
-                lambda part: self._another(f"{part} LIMIT {_FEW + 1}"), self._in_halves(table, different)
-            )
-            rows = [row for part in parts for row in part]
-        most = [1 << 31, 1 << 16, 1 << 16] * len(triples)
-        fit = (type(cell) is int and 0 <= cell < end for row in rows for cell, end in zip(row, most, strict=True))
-        return len(rows) <= _FEW and all(fit)
-
     def read_table(self, table: str, columns: Sequence[str]) -> dict[str, Column]:
         """Return the columns of a table, with the rows in the order of the rowid. `rowid` is allowed as a column.
-
-        What `packs` says may stand for three.
 
         Raises:
             InputError: there is no such table or column, a cell is neither number nor text, one column mixes numbers
@@ -158,7 +134,7 @@ class Tables:
         if not columns:
             return
         # With an index over the columns, SQLite would return the rows in the order of the index.
-        query = f"SELECT {', '.join(map(_packed, columns))} FROM {_name(table)} NOT INDEXED"
+        query = f"SELECT {', '.join(map(_name, columns))} FROM {_name(table)} NOT INDEXED"
         rows, failed, checked = 0, self._changing, set()
         if not failed:
             try:
@@ -182,8 +158,7 @@ class Tables:
     def _require(self, table: str, columns: Sequence[str]) -> None:
         if table not in self._types:
             raise InputError(f"{self._where}: has no table {table}; {_EXPORT_AGAIN}.")
-        single = [name for column in columns for name in column.split(",")]
-        absent = [name for name in single if name not in self._types[table] and name != "rowid"]
+        absent = [name for name in columns if name not in self._types[table] and name != "rowid"]
         if absent:
             raise InputError(f"{self._where}: table {table} has no column {absent[0]}; {_EXPORT_AGAIN}.")
 
@@ -211,22 +186,12 @@ class Tables:
         except adbc.Error as error:
             raise OSError(str(error)) from None
 
-    def _another(self, query: str) -> list[tuple[Any, ...]]:
-        """Return the rows of a query from a connection of its own: one connection answers one thread at a time."""
-        with closing(_connect(self._path, self._where, self._changing)) as db:
-            return db.execute(query).fetchall()
-
     def _halves(self, table: str, query: str) -> Iterator[list[Part]]:
         halves = self._in_halves(table, query)
         if len(halves) < 2:
             return self._driven(query)
-        return chain(*self._both(lambda half: list(self._driven(half)), halves))
-
-    @staticmethod
-    def _both(read: Callable[[str], list[Made]], queries: Sequence[str]) -> list[list[Made]]:
-        """Return what `read` makes of each query, each in a thread of its own."""
-        with ThreadPoolExecutor(len(queries)) as pool:
-            return list(pool.map(read, queries))
+        with ThreadPoolExecutor(len(halves)) as pool:
+            return chain(*pool.map(lambda half: list(self._driven(half)), halves))
 
     def _in_halves(self, table: str, query: str) -> list[str]:
         """Return queries for each half of a long table, by its rowid; the query itself if the table is not long."""
@@ -356,12 +321,6 @@ def open_tables(path: Path, where: str = "") -> Tables:
 
 def _name(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
-
-
-def _packed(column: str) -> str:
-    """Return a column for a query; of three that are joined by commas, one number (see `Tables.packs`)."""
-    first, *rest = map(_name, column.split(","))
-    return f"({first} << 32) | ({rest[0]} << 16) | {rest[1]}" if rest else first
 
 
 def _text(text: str) -> str:

@@ -433,15 +433,15 @@ def _anchors(symbol: IntArray) -> list[tuple[IntArray, bool]]:
     groups = _places(symbol, False)
     alone = len(groups)
     groups += [place for place, every in zip(_places(symbol, True), groups, strict=True) if len(place) < len(every)]
-    ranked: dict[int, list[tuple[float, int]]] = {}
+    alike: dict[int, list[int]] = {}
     for number, place in enumerate(groups):
-        if len(place) >= 2:
-            apart = np.diff(place)
-            spread = float(apart.std() / apart.mean()) if len(apart) > 1 else 0.0
-            ranked.setdefault(len(place), []).append((spread, number))
-    chosen = []
-    for same in ranked.values():
-        chosen += sorted(same)[:6]
+        alike.setdefault(len(place), []).append(number)
+    chosen: list[tuple[float, int]] = []
+    for count, same in alike.items():
+        if count >= 2:
+            apart = np.diff(np.stack([groups[number] for number in same]))
+            spread = apart.std(axis=1) / apart.mean(axis=1) if count > 2 else np.zeros(len(same))
+            chosen += sorted(zip(spread.tolist(), same, strict=True))[:6]
     return [(groups[number], number >= alone) for _, number in sorted(chosen)[:MOST_ANCHORS]]
 
 
