@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -144,8 +144,8 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-@pytest.fixture(autouse=True)
-def every_field_declared(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True, scope="session")
+def every_field_declared() -> Iterator[None]:
     """Fail a test that writes a field which its file's declaration lacks; outside of tests that is no error."""
     from analysis.formats import files
 
@@ -156,7 +156,9 @@ def every_field_declared(monkeypatch: pytest.MonkeyPatch) -> None:
         assert list(files.undeclared(written, file.content)) == []
         return written
 
-    monkeypatch.setattr(files.JsonFile, "document", strict)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files.JsonFile, "document", strict)
+        yield
 
 
 class Rebuilt(NamedTuple):
@@ -217,26 +219,38 @@ def gpu_machine(machine: Any) -> Any:
     return machine
 
 
-@pytest.fixture
-def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave figures blank in a test that reads tables and texts only: to draw takes half of a report's time."""
+draws = True  # whether the reports of the test that runs have figures; to draw takes half of a report's time
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Leave figures blank in tests/cpu, but where a test or a fixture of it asks for them, and where one asks for none."""
+    global draws
+    asked = set(getattr(item, "fixturenames", ()))
+    draws = "undrawn" not in asked and (item.path.parent.name != "cpu" or bool({"drawn", "rebuilt"} & asked))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def blank_figures() -> Iterator[None]:
+    """Let reports be written without figures."""
     from analysis import pipeline
 
-    monkeypatch.setattr(pipeline, "to_svg", lambda figure: b"<svg></svg>")
-    monkeypatch.setattr(pipeline, "to_bytes", lambda figure: {"svg": b"<svg></svg>", "png": b""})
-    monkeypatch.setattr(pipeline, "compact", lambda svg: svg)
+    to_svg, to_bytes, compact = pipeline.to_svg, pipeline.to_bytes, pipeline.compact
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pipeline, "to_svg", lambda figure: to_svg(figure) if draws else b"<svg></svg>")
+        patch.setattr(pipeline, "to_bytes", lambda one: to_bytes(one) if draws else {"svg": b"<svg></svg>", "png": b""})
+        patch.setattr(pipeline, "compact", lambda svg: compact(svg) if draws else svg)
+        yield
 
 
 @pytest.fixture
+def undrawn() -> None:
+    """Leave figures blank in a test that reads tables and texts only."""
+
+
+@pytest.fixture(scope="session")
 def drawn() -> None:
     """Let the reports of a test in tests/cpu have figures."""
-
-
-@pytest.fixture(autouse=True)
-def undrawn_unless_asked(request: pytest.FixtureRequest) -> None:
-    """Leave figures blank in tests/cpu, but where a test asks for them."""
-    if request.path.parent.name == "cpu" and not {"drawn", "rebuilt"} & set(request.fixturenames):
-        request.getfixturevalue("undrawn")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

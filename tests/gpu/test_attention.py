@@ -8,7 +8,7 @@ import torch
 from kernels.registry import ops
 from studies.bench import measure as bench
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.studies]
 
 FULL, WINDOWED = ops()["attention"], ops()["attention_windowed"]
 OURS = [

@@ -6,7 +6,7 @@ import torch
 from kernels.registry import ops
 from studies.bench import measure as bench
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.studies]
 
 OP = ops()["attention_decode"]
 OURS = [name for name, variant in OP.variants.items() if variant.kind in ("cuda", "triton")]

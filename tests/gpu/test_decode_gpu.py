@@ -18,7 +18,7 @@ from studies.decode.measure_agreement import (
 )
 from studies.decode.measure_engines import Engine, gpu_at_hand, open_engine, refusal, sizes_of
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.studies]
 
 SMALL = GPT2Config(vocab_size=997, n_positions=96, n_embd=256, n_layer=3, n_head=4)
 GPT2_124M = GPT2Config()

@@ -14,7 +14,7 @@ from kernels.decode import device
 from studies.decode.measure_agreement import compare, compare_greedy, forced_logits, peaked_weights
 from studies.decode.measure_engines import Engine, gpu_at_hand, open_engine
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.studies]
 ENGINES = ("persistent", "few")
 
 

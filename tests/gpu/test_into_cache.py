@@ -14,7 +14,7 @@ from kernels.permute.op import split_chain, split_into_cache  # noqa: E402
 from tests import random_bits  # noqa: E402
 from tests.random_bits import bits  # noqa: E402
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.studies]
 noise = functools.partial(random_bits.noise, device="cuda")
 
 DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])

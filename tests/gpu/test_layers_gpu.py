@@ -11,12 +11,10 @@ from studies.baseline import measure as baseline
 from studies.layers import measure as layers
 from studies.layers.measure_events import CudaClock, EventTracer, Stopwatch
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(
-        os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1") != "1", reason="other processes use the GPU: run it without -n"
-    ),
-]
+ALONE = pytest.mark.skipif(
+    os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1") != "1", reason="other processes use the GPU: run it without -n"
+)
+pytestmark = [pytest.mark.gpu, pytest.mark.studies, ALONE]
 CONFIG = GPT2Config(n_layer=4, n_embd=256, n_head=4, n_positions=128, vocab_size=512)
 
 

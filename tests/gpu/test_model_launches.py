@@ -21,7 +21,7 @@ from kernels.permute.op import merge_chain  # noqa: E402
 from tests import random_bits  # noqa: E402
 from tests.random_bits import bits  # noqa: E402
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.studies]
 noise = functools.partial(random_bits.noise, device="cuda")
 BF16 = torch.bfloat16
 

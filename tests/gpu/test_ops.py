@@ -9,11 +9,9 @@ from kernels.registry import ops
 from studies.bench import measure as bench
 from tests import chains
 
-pytestmark = [
-    pytest.mark.gpu,
-    # the compiler of torch.compile warns of its own accord
-    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning"),
-]
+# the compiler of torch.compile warns of its own accord
+WARNS = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
+pytestmark = [pytest.mark.gpu, pytest.mark.studies, WARNS]
 
 OPS = list(ops().values())
 OTHERS = [op for op in OPS if op.name != "softmax"]  # whose chains and gradients test_softmax.py tests

@@ -10,7 +10,7 @@ from kernels.softmax.custom_op import causal_softmax
 from studies.bench import measure as bench
 from tests import gradients
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.studies]
 
 SOFTMAX = ops()["softmax"]
 OURS = [name for name, variant in SOFTMAX.variants.items() if variant.kind in ("cuda", "triton")]

@@ -8,7 +8,7 @@ import pytest
 
 from studies.sweep import measure as sweep
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.studies]
 
 
 def rows(run: Path) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ import torch
 from kernels.registry import ops
 from studies.bench import measure as bench
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.studies]
 
 TOKENS = torch.randint(0, 300, (2, 70), generator=torch.Generator().manual_seed(0))
 SIZES = {"vocab_size": 300, "bos_token_id": 0, "eos_token_id": 299, "pad_token_id": 0, "initializer_range": 0.1}

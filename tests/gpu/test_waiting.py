@@ -10,7 +10,7 @@ from kernels.registry import ops
 from studies.bench import measure as bench
 from tests import chains
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.studies]
 WAITING = ("v13_split_k", "v15_padded")
 LAUNCHES = 400
 # In a process of its own: two kernels that hold half of the GPU each would wait for ever.
