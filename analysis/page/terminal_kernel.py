@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from textwrap import wrap
 from typing import Any
 
@@ -18,9 +17,6 @@ from analysis.page import text
 from analysis.page.terminal import FAINT, HEAD, command, finding_lines, line, prose
 
 MOST_ROWS = 8  # of a table
-_MOST_REASONS = 8  # in a bar of stalls; the bar leaves the others out
-_INKS = (("█", "red"), ("▓", "yellow"), ("▒", "cyan"), ("░", "magenta"), ("█", "blue"), ("▓", "green"), ("▒", "white"),
-         ("░", "bright_black"))  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -126,10 +122,6 @@ def _part(part: Part, kernel: Kernel, entry: ReportTable | None, width: int) -> 
     if part.table == "diagnosis":
         part, rows = _of_ranges(part, rows)
     more = f" ({MOST_ROWS} of {len(rows)} rows; all in tables/{part.table}.csv)" if len(rows) > MOST_ROWS else ""
-    if part.table == "stalls":
-        yield Text(part.title, style=HEAD)
-        yield from _stalls(rows, width)
-        return
     yield Text(part.title, style=HEAD).append(more, style=FAINT)
     known = [name for name in part.columns if name in rows and not rows[name].astype(object).map(text.is_missing).all()]
     unknown = [name for name in part.columns if name not in known]
@@ -216,23 +208,3 @@ def _fitting(
             found.append(name)
             left -= needed
     return found
-
-
-def _stalls(rows: pd.DataFrame, width: int) -> Iterator[RenderableType]:
-    """Draw one bar for each range: its stall reasons side by side, the largest first, with their shares below."""
-    for place, (name, of_range) in enumerate(rows.groupby("range", sort=False)):
-        if place == MOST_ROWS:
-            return
-        shares = [float(share) for share in of_range["share_frac"].head(_MOST_REASONS)]
-        ends = [round(end * (width - 2)) for end in accumulate(shares)]
-        bar, legend = Text("  "), [Text("  ")]
-        yield Text("  ").append_text(line(text.shorten(name, width - 2, text.RANGE_HEAD), FAINT))
-        for at, (start, end, share) in enumerate(zip([0, *ends], ends, shares, strict=False)):
-            letter, colour = _INKS[at]
-            bar.append(letter * (end - start), style=colour)
-            reason = text.clean(of_range["reason"].iloc[at])
-            said = Text(letter, style=colour).append(f" {reason} {text.percent(share)}  ", style="default")
-            if legend[-1].cell_len + said.cell_len > width:
-                legend.append(Text("  "))
-            legend[-1].append_text(said)
-        yield from (bar, *legend)

@@ -164,7 +164,7 @@ def test_the_page_of_a_kernel_of_gpt2(gpt2):
         assert title in shown
     assert "24 launches · 3.423 ms" in shown
     assert "registers+shared_mem" in shown
-    assert "█ not_selected 40.6 %" in shown
+    assert re.search("not_selected +40.6 %", shown)
     assert "ncu did not have to count it (gpt2_fused/prefill/h.*/mlp/proj)" in shown
     assert "the files include no details page of ncu with rules" in shown
     assert "--kernel-id '::regex:^Kernel2$:1'" in " ".join(shown.split())
@@ -172,8 +172,6 @@ def test_the_page_of_a_kernel_of_gpt2(gpt2):
     told = [line.split("  ")[0].strip() for line in reasons.splitlines() if line.startswith("gpt2")]
     assert set(told) == {"gpt2/prefill/h.*/mlp/proj"}  # verdicts have their range; what tables say is of all ranges
     assert reasons.count("\nall ") >= 4
-    bar = next(line for line in shown.splitlines() if "███▓▓" in line).strip()
-    assert 90 <= len(bar) <= 98  # its eight largest reasons, of all
 
 
 def test_what_is_unknown_says_why_in_its_place(made):
