@@ -76,7 +76,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if collection_path.suffix != ".py" or (not fast and studies == "with"):
         return None
     text = collection_path.read_text(encoding="utf-8")
-    if (fast and HEAVY.search(text)) or (studies != "with" and bool(STUDY.search(text)) != (studies == "only")):
+    other = STUDY.search(text) if studies == "without" else studies == "only" and "mark.studies" not in text
+    if (fast and HEAVY.search(text)) or other:
         return True
     return None
 
@@ -119,6 +120,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         slow = [item for item in items if item.get_closest_marker("slow")]
         config.hook.pytest_deselected(items=slow)
         items[:] = [item for item in items if item not in slow]
+    if (studies := config.getoption("studies")) != "with":
+        theirs = [item for item in items if item.get_closest_marker("studies")]
+        ours = [item for item in items if not item.get_closest_marker("studies")]
+        items[:], other = (theirs, ours) if studies == "only" else (ours, theirs)
+        config.hook.pytest_deselected(items=other)
     for item in items:
         if "rebuilt" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("rebuilt"))

@@ -52,7 +52,11 @@ def commands(path: Path) -> list[str]:
 
 
 ALL_COMMANDS = [
-    pytest.param(command, id=f"{path.relative_to(ROOT)}: {command}")
+    pytest.param(
+        command,
+        id=f"{path.relative_to(ROOT)}: {command}",
+        marks=[pytest.mark.studies] * (path.relative_to(ROOT).parts[0] in ("kernels", "studies")),
+    )
     for path in DOCUMENTS
     if "reports" not in path.relative_to(ROOT).parts  # generated, and what they quote is escaped
     for command in commands(path)
