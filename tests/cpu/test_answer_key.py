@@ -82,23 +82,22 @@ def test_kernels_declare_known_causes_and_enough_clean_ones(name: str, least: in
 @pytest.mark.parametrize(
     ("name", "full", "default", "clean", "traps"),
     [
-        ("kernels", 33, 32, 8, (5, 5)),
-        ("kernels_2", 32, 39, 10, (0, 6)),
-        ("kernels_3", 16, 29, 9, (1, 8)),
-        ("kernels_4", 29, 26, 9, (6, 6)),
-        ("kernels_5", 24, 22, 8, (4, 5)),
+        ("kernels", 33, 32, (8, 8), (5, 5)),
+        ("kernels_2", 32, 39, (10, 10), (0, 6)),
+        ("kernels_3", 16, 29, (0, 9), (1, 8)),
+        ("kernels_4", 29, 26, (9, 9), (6, 6)),
+        ("kernels_5", 24, 22, (8, 8), (4, 5)),
+        ("kernels_6", 39, 35, (1, 11), (4, 4)),
     ],
 )
 def test_causes_of_unseen_kernels_stay_as_right_as_they_were(
-    name: str, full: int, default: int, clean: int, traps: tuple[int, int]
+    name: str, full: int, default: int, clean: tuple[int, int], traps: tuple[int, int]
 ) -> None:
     rows = loaded("tests/answer_key/kernels/score.py").score(name)
     right = rows.groupby(["metrics", "kind"])["right"].sum().to_dict()
     assert right["full", "defect"] >= full
     assert right["default", "defect"] >= default
-    assert (
-        right.get(("full", "clean"), clean) == right["default", "clean"] == clean
-    )  # no clean one of the third has all
+    assert (right.get(("full", "clean"), 0), right["default", "clean"]) == clean  # not all clean ones have all metrics
     assert (right.get(("full", "trap"), 0), right["default", "trap"]) == traps
 
 
