@@ -182,11 +182,16 @@ class View:
 
     def to_gpu(self) -> Bools:
         """Return which operations are copies from the host."""
-        return np.asarray((self.graph.o_kind == "memcpy") & self.named(UP))
+        return self._copied(UP)
 
     def to_host(self) -> Bools:
         """Return which operations are copies to the host."""
-        return np.asarray((self.graph.o_kind == "memcpy") & self.named(DOWN))
+        return self._copied(DOWN)
+
+    def _copied(self, way: str) -> Bools:
+        found = np.asarray(self.graph.o_kind == "memcpy")
+        found[found] = of_each(self.names[found], lambda name: bool(re.search(way, name)), bool)
+        return found
 
     def time(self, ops: Bools) -> float:
         """Return the time of operations in one step, ns."""
