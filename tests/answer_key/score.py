@@ -43,6 +43,7 @@ SETS = (
     "blind_6",
     "blind_7",
     "blind_8",
+    "blind_9",
     "blind_measured",
     "blind_measured_2",
     "blind_measured_3",
