@@ -12,6 +12,7 @@ import json
 import lzma
 import sqlite3
 import sys
+from concurrent.futures import ProcessPoolExecutor
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,11 @@ def text_of(export: Path) -> str:
             lines.append(f"\f{table} {len(rows)}")
             lines += [f"{name} {_packed(of)}" for name, of in columns.items()]
     return "\n".join(lines) + "\n"
+
+
+def packed_of(export: Path) -> bytes:
+    """Return the compressed text of an export."""
+    return lzma.compress(text_of(export).encode("utf-8"), preset=9 | lzma.PRESET_EXTREME)
 
 
 def _packed(values: list[Any]) -> str:
@@ -89,10 +95,11 @@ def main() -> int:
             unpack(path.name.removesuffix(".txt.xz"), options.folder)
         return 0
     CAPTURES.mkdir(exist_ok=True)
-    for path in sorted(options.folder.rglob("*.sqlite")):
-        packed = lzma.compress(text_of(path).encode("utf-8"), preset=9 | lzma.PRESET_EXTREME)
-        (CAPTURES / f"{path.stem}.txt.xz").write_bytes(packed)
-        print(f"{len(packed):8d} {path.stem}")
+    paths = sorted(options.folder.rglob("*.[0-9].sqlite"))  # no whole session
+    with ProcessPoolExecutor() as pool:
+        for path, packed in zip(paths, pool.map(packed_of, paths), strict=True):
+            (CAPTURES / f"{path.stem}.txt.xz").write_bytes(packed)
+            print(f"{len(packed):8d} {path.stem}")
     times: dict[str, Any] = {}
     for path in sorted(options.folder.rglob("times-*.json")):
         times |= json.loads(path.read_text(encoding="utf-8"))

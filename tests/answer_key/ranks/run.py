@@ -2,9 +2,11 @@
 
     python tests/answer_key/ranks/run.py capture --ranks 4 --out FOLDER [--only REGEX]
     python tests/answer_key/ranks/run.py time    --ranks 4 --out FOLDER [--only REGEX]
+    python tests/answer_key/ranks/run.py all     --ranks 4 --out FOLDER [--seconds S]
 
 One set of ranks runs all programs in turn: `capture` under one nsys, whose export is cut into one small export a
-program, and `time` without nsys, both forms in turn. Without a GPU (--device cpu), `time` tests the programs with gloo.
+program, and `time` without nsys, both forms in turn. `all` does both, the blind ones first, starts no program after S
+seconds, and goes on in another session if a program fails. Without a GPU (--device cpu), `time` tests the programs with gloo.
 """
 
 from __future__ import annotations
@@ -179,6 +181,34 @@ def capture(options: argparse.Namespace) -> int:
     return code if options.no_cut else cut_all(Path(f"{stem}.sqlite"), options.out)
 
 
+def everything(options: argparse.Namespace) -> int:
+    """Capture all programs, then time them, and cut the exports beside that; a failure ends one session of three."""
+    begin, options.out = time.time(), options.out.resolve()
+    me = [
+        sys.executable,
+        str(Path(__file__)),
+        "--ranks",
+        str(options.ranks),
+        "--only",
+        options.only,
+        "--device",
+        options.device,
+    ]
+    cuts = []
+    for what, share in (("capture", 0.5), ("time", 1.0)):
+        for number in range(3):
+            started = options.out / f"started-{what}-{options.ranks}.txt"
+            known = started.read_text(encoding="utf-8").split() if started.exists() else []
+            until, out = begin + share * options.seconds, str(options.out / f"{what}{number}")
+            if not set(cases(options.ranks, options.only)) - set(known) or time.time() > until:
+                break
+            more = ["--no-cut", "--nsys", options.nsys] if what == "capture" else []
+            subprocess.run([*me, what, "--out", out, "--until", str(until), *more])
+            if what == "capture":
+                cuts.append(subprocess.Popen(["nice", *me, "cut", "--out", out, "--nsys", options.nsys]))
+    return max(one.wait() for one in cuts)
+
+
 def cut_all(session: Path, out: Path) -> int:
     """Write one export for each window of a session, NAME.sqlite; return 1 if it has no window."""
     windows = windows_of(session)
@@ -265,13 +295,14 @@ def _launch(options: argparse.Namespace) -> list[str]:
 def main() -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("what", choices=["capture", "cut", "time"])
+    parser.add_argument("what", choices=["capture", "cut", "time", "all"])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--only", default="")
     parser.add_argument(
         "--until", type=float, default=math.inf, help="start no program after this time of the epoch, s"
     )
+    parser.add_argument("--seconds", type=float, default=600, help="of `all`: start no program later")
     parser.add_argument("--no-cut", action="store_true", help="leave exporting and cutting the session to `cut`")
     parser.add_argument("--nsys", default="nsys")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
@@ -280,6 +311,8 @@ def main() -> int:
     if "RANK" in os.environ:
         rank(options)
         return 0
+    if options.what == "all":
+        return everything(options)
     if options.what != "time":
         return capture(options)
     return subprocess.run(_launch(options), env=_environment()).returncode
