@@ -2,7 +2,7 @@
 
     nsys_scripts/nsys_capture.sh --out RUN -- python -m studies.layers.measure_lengths
     nsys_scripts/export_csv.sh RUN
-    python -m studies.layers.measure_lengths --of RUN --out studies/layers/lengths.csv
+    python -m studies.layers.measure_lengths --of RUN
 
 A pass of N tokens has the range tokens_N. The table has a row for each component (blocks folded) and kernel at each
 length: `launches` and `gpu_time_ns` of one pass, the median over REPEATS passes.
@@ -19,12 +19,12 @@ import torch
 from analysis.capture.load import load
 from analysis.facts import Facts
 from analysis.formats.console import documented, guarded
-from analysis.formats.writing import write
 from harness.ranges import NvtxTracer, attach, span
 from harness.weights import build_model, load_weights
 from studies.layers.measure import resolve_device
 
 LENGTHS, REPEATS, WARMUP = range(26, 38), 6, 3
+TABLE = Path(__file__).with_name("lengths.csv.xz")
 COLUMNS = ["tokens", "component", "kernel", "grid"]
 
 
@@ -77,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """See the module's docstring."""
     parser = documented("python -m studies.layers.measure_lengths", __doc__)
     parser.add_argument("--of", type=Path, metavar="RUN", help="a captured run: write its table")
-    parser.add_argument("--out", type=Path, default=Path("studies/layers/lengths.csv"))
+    parser.add_argument("--out", type=Path, default=TABLE)
     options: argparse.Namespace = parser.parse_args(arguments)
 
     def program() -> int:
@@ -85,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             run_passes()
         else:
             rows = table(Facts(load([options.of / "captures"])).launches)
-            write(options.out, rows.to_csv(index=False, lineterminator="\n"))
+            rows.to_csv(options.out, index=False, lineterminator="\n")
         return 0
 
     return guarded(program)

@@ -18,6 +18,7 @@ from analysis.page import compiled_graph
 from analysis.tables.compiled import is_fused, modules_of_launches
 from tests.cpu.test_auto_ranges import FOLDER, loaded
 from tests.declared import analyse
+from tests.machine import ROOT
 from tests.nsys_export import Export
 
 MM, ADD, ACT = "extern_kernels.mm", "triton_poi_fused_add_0", "triton_poi_fused_gelu_1"
@@ -138,6 +139,14 @@ def test_the_graph_is_a_picture_with_what_each_kernel_reads(tmp_path: Path, draw
     assert compiled_graph.plot_graph(None, "") is None
     assert report.main([str(compiled_run(tmp_path)), "--out", str(tmp_path / "out"), "--quiet"]) == 0
     assert (tmp_path / "out/figures/compiled_graph.svg").is_file()
+
+
+def test_the_committed_example_shows_what_each_kernel_reads() -> None:
+    """The largest graph is that of the prompt; 61 arcs lie between its first 40 kernels."""
+    capture = load([ROOT / "examples/h200/qwen_like_compiled/captures"])
+    figure = compiled_graph.plot_graph(capture.of(INDUCTOR.kind), "")
+    assert figure is not None
+    assert len(figure.axes[0].texts) == 61
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 
+import pandas as pd
 import pytest
 import torch
 
@@ -12,8 +13,11 @@ from harness.weights import build_transformers_model, load_weights
 from studies import runs
 from studies.dropin.files import DROPIN
 from studies.dropin.models import MODELS
+from tests.machine import ROOT
 
 pytestmark = pytest.mark.studies
+
+PROMPTS = ROOT / "studies/dropin/prompts.csv"
 
 SMALL = GPT2Config(vocab_size=256, n_positions=64, n_embd=128, n_layer=2, n_head=2, n_inner=128)
 
@@ -86,6 +90,16 @@ def test_in_committed_runs_a_prompt_needs_the_memory_of_sdpa_and_a_graph_less_ti
             assert own["prompt_peak_bytes"] < eager["prompt_peak_bytes"]
 
 
+def test_a_prompt_loses_what_the_attention_kernel_loses():
+    """The rungs of 29 November 2026 beside those before; predicted: at most 1.03 times the time with sdpa."""
+    found = pd.read_csv(PROMPTS).set_index(["model", "attention"])
+    for model in ("llama-3.2-1b", "qwen3-0.6b", "gpt2-xl"):
+        sdpa, before, now = (found.loc[(model, name)] for name in ("sdpa", "kernel_ledger before", "kernel_ledger"))
+        assert 1.0 < now["prompt_time_p50_ns"] / sdpa["prompt_time_p50_ns"] < 1.0305
+        assert now["prompt_time_p50_ns"] < before["prompt_time_p50_ns"]
+        assert 1.25 < now["attention_time_ns"] / sdpa["attention_time_ns"] < 1.5
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_without_a_gpu_small_layers_of_every_model_take_the_same_switch(measure, tmp_path, monkeypatch):
     monkeypatch.setattr(measure, "TOKENS", 2)
@@ -96,3 +110,15 @@ def test_without_a_gpu_small_layers_of_every_model_take_the_same_switch(measure,
     assert rows.keys() == {(name, one) for name in MODELS for one in measure.ATTENTIONS if one != "flex_attention"}
     assert all(row["same_text"] for row in rows.values())
     assert {row["prompt_peak_bytes"] for row in rows.values()} == {None}
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_prompts_are_timed_in_turns_without_a_gpu(measure, tmp_path):
+    from studies.dropin import measure_prompts
+
+    file = tmp_path / "prompts.csv"
+    assert measure_prompts.main(["--out", str(file), "--models", "llama-3.2-1b", "--repeats", "2"]) == 0
+    rows = pd.read_csv(file)
+    assert list(rows.columns) == list(pd.read_csv(PROMPTS).columns)
+    assert list(rows["attention"]) == ["sdpa", "kernel_ledger"]
+    assert (rows["prompt_time_p50_ns"] > 0).all()

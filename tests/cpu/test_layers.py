@@ -332,3 +332,15 @@ def test_lengths_run_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     small = measure_lengths.load_weights(config=layers.parse_config("n_layer=1,n_embd=64,n_head=1,vocab_size=256"))
     monkeypatch.setattr(measure_lengths, "load_weights", lambda: small)
     measure_lengths.run_passes((2, 3), 1)
+
+
+def test_at_32_tokens_only_the_expansion_takes_another_kernel() -> None:
+    rows = pd.read_csv(measure_lengths.TABLE)
+    products = rows[rows["kernel"].str.contains("gemm")].drop(columns=["launches"])
+    before, after = (products[products["tokens"] == tokens].set_index("component") for tokens in (31, 32))
+    changed = before["kernel"].ne(after["kernel"]) | before["grid"].ne(after["grid"])
+    assert list(changed[changed].index) == ["h.*/mlp/fc"]
+    fell = before["gpu_time_ns"] - after["gpu_time_ns"]
+    whole = rows.groupby("tokens")["gpu_time_ns"].sum()
+    assert fell["h.*/mlp/fc"] == pytest.approx(79_000, abs=1_000)
+    assert whole[31] - whole[32] == pytest.approx(74_000, abs=1_000)

@@ -16,6 +16,7 @@ from harness.weights import build_model, load_weights
 from harness.workloads import find_workload
 from studies import runs
 from studies.training import measure, memory, page
+from studies.training.ways import WAYS
 
 pytestmark = pytest.mark.studies
 
@@ -103,9 +104,28 @@ def test_savings_that_the_committed_run_promises_hold_what_the_change_won() -> N
     (run,) = runs.folders("training")
     wall = pd.read_csv(run / "tables/steps.csv").set_index("step")["bare_wall_ns"]
     report = json.loads((run / "report.json").read_text(encoding="utf-8"))
-    promised = {one["kind"]: one["saves_ns"] for one in reversed(report["findings"]) if one["saves_ns"]}
-    for kind, before in (("fuse", "train_unfused"), ("precision", "train_float32")):
-        assert promised[kind]["low"] < wall[before] - wall["train_autocast"] < promised[kind]["high"]
+    promised = {(one["kind"], one["scope"].removeprefix("step train_")): one["saves_ns"] for one in report["findings"]}
+    held = {}
+    for kind, before, after in (
+        ("fuse", "unfused", "compiled_unfused"),
+        ("fuse", "compiled_unfused", "compiled"),
+        ("fuse", "float32_unfused", "float32"),
+        ("precision", "float32_unfused", "unfused"),
+    ):
+        won, saves = wall[f"train_{before}"] - wall[f"train_{after}"], promised[kind, before]
+        held[kind, before] = saves["low"] < won < saves["high"]
+    assert [pair for pair, holds in held.items() if not holds] == [("precision", "float32_unfused")]  # won more
+
+
+def test_the_committed_run_has_all_ways_and_what_was_predicted_for_four() -> None:
+    """GPU time of a step, ms: the bounds stood before any GPU had run these four ways."""
+    (run,) = runs.folders("training")
+    layers = pd.read_csv(run / "tables/layers.csv").set_index("range")
+    step = {way: layers.loc[f"train_{way}", "gpu_time_ns"] / layers.loc[f"train_{way}", "calls"] / 1e6 for way in WAYS}
+    assert 96.5 < step["float32_unfused"] < 98.5
+    assert 80 < step["float32_compiled"] < 88
+    assert 15.3 < step["compiled_unfused"] < 16.3
+    assert 2.3 < step["float32_compiled_unfused"] - step["float32_compiled"] < 2.7
 
 
 def test_live_bytes_of_the_committed_run_are_those_of_the_sizes() -> None:
