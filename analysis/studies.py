@@ -24,7 +24,7 @@ def declarations(capture: Capture) -> list[Declaration]:
             "a study of the repository reads such a file, and the installed package does not hold it",
             "run `python analysis/report.py` in a clone of the repository",
         )
-        return [Part(name="missing studies", build=lambda: lacking, kind="missing")]
+        return [Part(name="missing studies", build=lambda _: lacking, kind="missing")]
     order = import_module(packages[0].partition(".")[0]).TABLES if packages else ()
     return arrange(find(*map(import_module, packages)), order)
 

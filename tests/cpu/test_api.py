@@ -47,6 +47,18 @@ def test_the_example_of_the_readme_runs(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "report.html").is_file()
 
 
+@pytest.mark.parametrize("installed", ["none of the studies", "another study"])
+def test_a_capture_of_a_study_that_is_not_installed_says_so(installed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def find_spec(package: str) -> None:
+        if installed == "none of the studies":
+            raise ModuleNotFoundError(package)
+
+    monkeypatch.setattr("analysis.studies.find_spec", find_spec)
+    capture = kernel_ledger.load(ROOT / "reports" / "cpu-multi-gpu" / "captures")
+    missing = [one for one in kernel_ledger.analyse(capture).report.missing if "does not hold it" in one.why]
+    assert [one.what for one in missing] == ["the tables of multi_gpu.json"]
+
+
 def test_the_report_says_what_ran_and_what_to_do_with_each_kernel(analysis: kernel_ledger.Analysis) -> None:
     report = analysis.report
     assert report.program.wall_ns == 7_107_000  # from the first call on
