@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +29,7 @@ from analysis.formats.console import run_program
 from analysis.formats.errors import InputError
 from analysis.formats.measured import MEASURED, Intervention, MeasuredTarget
 from analysis.formats.report import REPORT, Report
-from harness.measure_fix.rounds import EndedError, Run, experiment
+from harness.measure_fix.rounds import EndedError, Experiment, Run
 from harness.measure_fix.shared import SLOTS, Block, Mode
 from harness.measure_fix.targets import Decider, Target, of_report
 from harness.profile.scrub import without_paths
@@ -155,6 +156,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _measure(options: argparse.Namespace, run: Run) -> int:
     rows: list[MeasuredTarget] = []
+    experiments: list[Experiment] = []
     targets = run.decider.targets
     why, idle = "", None
     run.start(options.log)
@@ -164,10 +166,20 @@ def _measure(options: argparse.Namespace, run: Run) -> int:
         quiet = Block(25, SLOTS, Mode.CONTROL, 0)
         idle = run.measure([quiet])[0].step_ns
         idle = run.measure([replace(quiet, steps=max(25, round(0.2e9 / idle)))])[0].step_ns
+        begun = time.monotonic()
         for slot, target in enumerate(targets):
             _progress(f"{slot + 1} of {len(targets)}: {target.text[:80]}")
-            rows.append(experiment(run, slot, target, idle, options.seconds))
+            experiments.append(Experiment(run, slot, target, idle))
+            experiments[slot].measure(options.seconds)
+            rows.append(experiments[slot].row())
             print(_line(rows[-1]))
+        end = begun + options.seconds * (len(targets) + 1)
+        wide = [slot for slot, found in enumerate(experiments) if found.wide]
+        for at, slot in enumerate(wide):
+            _progress(f"{targets[slot].text[:80]} again: its interval is wide")
+            experiments[slot].again(max(0.0, end - time.monotonic()) / (len(wide) - at))
+            rows[slot] = experiments[slot].row()
+            print(_line(rows[slot]))
     except EndedError:
         code = run.process.returncode
         why = f"The program ended (exit code {code}) before the rounds did; let it make more steps, or lower --seconds."

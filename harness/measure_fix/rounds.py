@@ -253,10 +253,12 @@ class Level:
     slope: Slope | None
 
 
-def _level(run: Run, plan: Plan, length_ns: int, end: float, wide_end: float) -> Level:
-    """Measure interleaved rounds until the interval is narrow, or the time is over; `wide_end`: if it is wide."""
+def _level(
+    run: Run, plan: Plan, length_ns: int, end: float, wide_end: float, before: Sequence[tuple[Block, Block]] = ()
+) -> Level:
+    """Measure rounds beside those `before` until the interval is narrow, or the time is over; `wide_end`: if it is wide."""
     changed = replace(plan.changed, length_ns=plan.quiet.length_ns + length_ns)
-    pairs: list[tuple[Block, Block]] = []
+    pairs = list(before)
     while True:
         found = run.measure([plan.quiet, changed, changed, plan.quiet])
         pairs.append((together([found[0], found[3]]), together(found[1:3])))
@@ -283,41 +285,70 @@ def _lengths(target: Target, plan: Plan) -> list[int]:
     return sorted({round(min(max(one, SHORTEST_NS), longest)) for one in grown})
 
 
-def experiment(run: Run, slot: int, target: Target, step_ns: float, seconds: float) -> MeasuredTarget:
-    """Measure one target in as many interleaved rounds as the time allows; `step_ns`: a step without delays.
+@dataclass
+class Experiment:
+    """One target in interleaved rounds. `step_ns`: a step without delays.
 
     Where the steps vary too much, the delays become longer. A step is a longest path, so its slope can only grow with
     the delay: a longer one bounds the slope of the first from above, and says nothing of its lower end.
     """
-    begun = time.monotonic()
-    plan = _plan(run, slot, target, step_ns)
-    if plan is None:
-        return _row(target, why=_why(run, target))
-    lengths = _lengths(target, plan)
-    if not lengths:
-        return _row(target, per_step=plan.each, part_ns=plan.part_ns, why="It takes less than 2 µs of a step.")
-    levels: list[Level] = []
-    for at, length in enumerate(lengths):
-        end = begun + seconds * (1 + at / 2)
-        levels.append(_level(run, plan, length, end, end if at == len(lengths) - 1 else end - seconds / 2))
-        wide = levels[-1].slope
-        if wide is None or wide.high - wide.low <= WIDE:
-            break
-    first = levels[0]
-    told = bounded([one.slope for one in levels])
-    controls = together([one for level in levels for one, _ in level.rounds])
-    return _row(
-        target,
-        per_step=plan.each,
-        length_ns=float(first.length_ns),
-        step_ns=float(np.median([one.step_ns for one, _ in first.rounds])),
-        rounds=sum(len(one.rounds) for one in levels),
-        slope=told.value if told else None,
-        low=told.low if told else None,
-        high=told.high if told else None,
-        part_ns=controls.part_ns / controls.steps if target.change in ON_HOST else None,
-        why="" if told else "No round delayed anything.",
-    )
+
+    run: Run
+    slot: int
+    target: Target
+    step_ns: float
+    plan: Plan | None = None
+    levels: list[Level] = field(default_factory=list)
+
+    def measure(self, seconds: float) -> None:
+        """Measure as many rounds as the time allows: with longer delays, twice that."""
+        begun = time.monotonic()
+        self.plan = plan = _plan(self.run, self.slot, self.target, self.step_ns)
+        if plan is None:
+            return
+        lengths = _lengths(self.target, plan)
+        for at, length in enumerate(lengths):
+            end = begun + seconds * (1 + at / 2)
+            last = at == len(lengths) - 1
+            self.levels.append(_level(self.run, plan, length, end, end if last else end - seconds / 2))
+            wide = self.levels[-1].slope
+            if wide is None or wide.high - wide.low <= WIDE:
+                break
+
+    def again(self, seconds: float) -> None:
+        """Measure further rounds of the first delay."""
+        if self.plan is not None:
+            end, first = time.monotonic() + seconds, self.levels[0]
+            self.levels[0] = _level(self.run, self.plan, first.length_ns, end, end, first.rounds)
+
+    @property
+    def wide(self) -> bool:
+        """Whether the interval says little and more rounds may help."""
+        told = bounded([one.slope for one in self.levels])
+        return told is not None and told.high - told.low > WIDE and len(self.levels[0].rounds) < MOST_ROUNDS
+
+    def row(self) -> MeasuredTarget:
+        """Return what was measured so far, or why nothing was."""
+        target, plan = self.target, self.plan
+        if plan is None:
+            return _row(target, why=_why(self.run, target))
+        if not self.levels:
+            return _row(target, per_step=plan.each, part_ns=plan.part_ns, why="It takes less than 2 µs of a step.")
+        first = self.levels[0]
+        told = bounded([one.slope for one in self.levels])
+        controls = together([one for level in self.levels for one, _ in level.rounds])
+        return _row(
+            target,
+            per_step=plan.each,
+            length_ns=float(first.length_ns),
+            step_ns=float(np.median([one.step_ns for one, _ in first.rounds])),
+            rounds=sum(len(one.rounds) for one in self.levels),
+            slope=told.value if told else None,
+            low=told.low if told else None,
+            high=told.high if told else None,
+            part_ns=controls.part_ns / controls.steps if target.change in ON_HOST else None,
+            why="" if told else "No round delayed anything.",
+        )
 
 
 def _why(run: Run, target: Target) -> str:

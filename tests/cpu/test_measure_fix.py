@@ -20,6 +20,7 @@ from analysis.diagnosis.measured import settle
 from analysis.formats import symbols
 from analysis.formats.measured import MEASURED, Intervention
 from analysis.formats.report import Cell, Finding, KernelRow, Later, Saving
+from harness.measure_fix.rounds import Experiment, Level, Plan
 from harness.measure_fix.shared import SLOTS, Block, Kind, Mode, Name, demangled
 from harness.measure_fix.slopes import Slope, bounded, of_round, slope
 from harness.measure_fix.targets import Decider, Target, of_report
@@ -201,6 +202,29 @@ def test_rounds() -> None:
     assert found.value == pytest.approx(1.01)
     assert found.low <= found.value <= found.high
     assert slope(pairs[:3]) is None
+
+
+def test_a_wide_interval_gets_the_time_that_is_left() -> None:
+    """Rounds are added to those of the first delay, and each narrows the interval."""
+    noise = np.random.default_rng(3).normal(10, 6, 1000)
+
+    def measure(settings: list[Block]) -> list[Block]:
+        nonlocal noise
+        told = [block(100 + noise[at] * (one.length_ns > 0), 10 * (one.length_ns > 0)) for at, one in enumerate(settings)]
+        noise = noise[len(settings) :]
+        return told
+
+    quiet = block(100)
+    pairs = [(block(100), block(100 + grown, 10)) for grown in (2, 18, 8, 12, 10, 11)]
+    one = Experiment(SimpleNamespace(measure=measure), 0, Target(Intervention.DELAY, "gemm"), 1e5)  # type: ignore[arg-type]
+    assert not one.wide
+    one.plan, one.levels = Plan(quiet, quiet, 1, 1e5, 0.0), [Level(1000, pairs, slope(pairs))]
+    first = one.row()
+    assert one.wide
+    one.again(0.05)
+    more = one.row()
+    assert more.rounds > first.rounds
+    assert (more.high or 0) - (more.low or 0) < (first.high or 0) - (first.low or 0)
 
 
 def test_decisions() -> None:
