@@ -21,6 +21,7 @@ SHARED = 0.9  # of the GPU time of a rank that others spend in the same kernels,
 KERNELS = 3  # names that a slower GPU makes longer, at least
 ONE_PLACE = 0.5  # of the excess in ranges: a range that holds more is named
 CARDS = 1.03  # times as long, the same launches may take on another board of one model: that is no cause
+LIKE = 3.0  # times as long: a kernel that takes another's place
 KNOWN = 0.2  # of the excess lies in ranges, if one is named: gradients take twice as long as what they belong to
 
 
@@ -40,7 +41,8 @@ class Late:
     late_ns    sum over the collectives that it starts last of the time since the mean start of the others; NaN if the
                starts are not known
     last, of   collectives of the window that it starts last, and their number
-    gpu_ns     GPU time without communication above the mean of the others; `host_ns` the same of host work
+    gpu_ns     GPU time without communication above the mean of the others, for OWN_WORK of kernels that they do not run
+               as often; `host_ns` the same of host work
     factor     its kernels take so many times as long as those of the others
     """
 
@@ -123,7 +125,7 @@ def _on_gpu(view: View, late: Late, works: Bools, place: IntArray) -> Late | Non
     others = len(np.unique(place)) - 1
     models = dict(zip(place.tolist(), (graph.stream_devices[one] for one in graph.o_stream), strict=True))
     cards = tuple(sorted({symbols.split_device(one)[0] for one in models.values()}))
-    kernels, ranges, launches = (_apart(view, rows, others, by) for by in (["name"], ["path"], ["name", "grid"]))
+    kernels, ranges, launches = (apart(view, rows, others, by) for by in (["name"], ["path"], ["name", "grid"]))
     if (
         launches["count"].eq(launches["count_others"]).all()
         and launches["ns"].sum() < CARDS * launches["ns_others"].sum()
@@ -134,20 +136,44 @@ def _on_gpu(view: View, late: Late, works: Bools, place: IntArray) -> Late | Non
     where = str(named.idxmax()) if len(named) and named.max() >= max(ONE_PLACE * named.sum(), 1.0) else ""
     if named.sum() < KNOWN * late.gpu_ns:
         where = ""
-    cause, factor = Cause.MORE_WORK, 1.0
-    own = kernels["more"].where(kernels["count"] > kernels["count_others"], 0.0).clip(lower=0).sum()
+    cause, factor, gpu_ns = Cause.MORE_WORK, 1.0, late.gpu_ns
+    own = own_of(kernels).sum()
     if own >= MOST * late.gpu_ns:
-        cause = Cause.OWN_WORK
+        cause = Cause.OWN_WORK  # without kernels that all run: those of ranks that wait are slower beside collectives
+        gpu_ns = float(kernels["more"][kernels["count"] != kernels["count_others"]].sum())
     elif (found := _factor(launches)) > 1:
         cause, factor, where = Cause.SLOW_GPU, found, ""
     names = dict(zip(view.keys[works], view.names[works], strict=True))
     return Late(
-        late.place, cause, late.late_ns, late.last, late.of, late.gpu_ns, late.host_ns, factor, where,
+        late.place, cause, late.late_ns, late.last, late.of, gpu_ns, late.host_ns, factor, where,
         symbols.short(str(names.get(kernel, kernel))), float(kernels["more"].max()), cards if len(cards) > 1 else (),
     )  # fmt: skip
 
 
-def _apart(view: View, rows: pd.DataFrame, others: int, by: list[str]) -> pd.DataFrame:
+def own_of(kernels: pd.DataFrame) -> pd.Series:
+    """Return the time of each kernel's launches that the others do not run, ns of one step.
+
+    More rows get other kernels of a library: a launch counts as replaced if the others have one of up to LIKE times its
+    length that the rank lacks.
+    """
+    more = kernels["count"] - kernels["count_others"]
+    found, left = kernels["more"].where(more > 0, 0.0).clip(lower=0), more.clip(lower=0)
+    extra = (kernels["ns"] / kernels["count"])[more > 0].sort_values(ascending=False)
+    lacking = (kernels["ns_others"] / kernels["count_others"])[more < 0].sort_values(ascending=False)
+    at = 0
+    for name, length in lacking.items():
+        need = -more[name]
+        while at < len(extra) and need > 0 and extra.iloc[at] >= length / LIKE:
+            if extra.iloc[at] <= length * LIKE:
+                taken = min(need, left[extra.index[at]])
+                need -= taken
+                left[extra.index[at]] -= taken
+            if need > 0:
+                at += 1
+    return found * (left / more).where(more > 0, 0.0)
+
+
+def apart(view: View, rows: pd.DataFrame, others: int, by: list[str]) -> pd.DataFrame:
     """Return the time and the count of a step on the rank and on the mean of the others, and `more`, ns."""
     mine, rest = (rows[rows["mine"] == own].groupby(by)[["ns", "count"]].sum() for own in (True, False))
     both = pd.concat([mine, (rest / others).add_suffix("_others")], axis=1).fillna(0.0) / view.graph.steps

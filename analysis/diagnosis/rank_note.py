@@ -5,9 +5,9 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from analysis.diagnosis.rank_cause import SHARED, starts_of
+from analysis.diagnosis.rank_cause import SHARED, apart, own_of, starts_of
 from analysis.diagnosis.rank_steps import build_rank_steps
-from analysis.diagnosis.step_rules.ranks import place_name
+from analysis.diagnosis.step_rules.ranks import LEAST, place_name
 from analysis.diagnosis.step_rules.view import View, of_each
 from analysis.diagnosis.step_tables import answer_steps
 from analysis.formats import symbols
@@ -74,6 +74,11 @@ def alone(view: View) -> Alone | None:
         others = wide[one].sum() - single[one].sum()
         if ns < LEAST_NS or common[one].sum() < SHARED * others:
             return None
+        rows = time.rename(columns={"key": "name"}).assign(mine=time["place"] == one, count=1)
+        both = apart(view, rows, len(wide.columns) - 1, ["name"])
+        more = both["more"][both["count"] != both["count_others"]].sum()
+        if own_of(both)[key] < BEHIND * ns or ns < BEHIND * more:
+            continue  # in place of another kernel, or the rank has more of others
         ops = np.flatnonzero(works & (place == one) & (view.keys == key))
         if _waited_for(view, ops, one, place, starts):
             where = pd.Series(view.placed[ops]).mode()
@@ -85,6 +90,8 @@ def _waited_for(view: View, ops: np.ndarray, one: int, place: np.ndarray, starts
     """Return whether the others mostly wait in the collective that follows these operations of a place."""
     graph = view.graph
     together = of_each(view.names, lambda name: kind_of(name) in TOGETHER, bool)
+    if view.of_rank(graph.o_duration[ops].sum()) >= LEAST * view.step.told_ns:
+        together[:] = True  # stages of a pipeline wait for messages anyway, but not because of so much on one rank
     rows = np.flatnonzero((place == one) & (graph.o_group >= 0) & together)
     rows = rows[np.isin(graph.o_group[rows], starts.index)]
     rows = rows[np.argsort(graph.o_start[rows], kind="stable")]

@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from analysis.capture.load import load
+from analysis.diagnosis.rank_cause import own_of
 from analysis.diagnosis.savers import StepAnswer
 from analysis.diagnosis.step_rules.view import Proposal
 from analysis.diagnosis.step_tables import answer_steps
@@ -192,6 +194,39 @@ def test_a_kernel_that_one_rank_alone_runs_is_noted_where_it_is_too_short_for_a_
         "collective."
     ]
     assert not [one for one in notes_of(facts_of(Program("tp", ranks=4), tmp_path / "clean")) if "alone runs" in one]
+
+
+def test_a_kernel_after_which_the_next_stage_of_a_pipeline_waits_is_noted(tmp_path: Path) -> None:
+    [said] = [one for one in notes_of(facts_of(Program("pp", own=100_000), tmp_path)) if "alone runs" in one]
+    assert said.startswith("Rank 1 alone runs only_here in range step/layer.2, 100 µs of each step")
+
+
+def kernels(*rows: tuple[str, float, float, float, float]) -> pd.DataFrame:
+    made = pd.DataFrame(rows, columns=["name", "count", "ns", "count_others", "ns_others"]).set_index("name")
+    return made.assign(more=made["ns"] - made["ns_others"])
+
+
+@pytest.mark.parametrize(
+    ("rows", "own"),
+    [
+        ([("gemm", 4, 400, 4, 400), ("hold", 1, 1000, 0, 0)], {"hold": 1000}),
+        ([("gemm", 0, 0, 4, 400), ("gemm_large", 4, 600, 0, 0)], {}),  # more rows, another kernel
+        ([("gemm", 2, 200, 4, 400), ("gemm_large", 2, 300, 0, 0), ("cat", 1, 20, 0, 0)], {"cat": 20}),
+        ([("loss", 0, 0, 4, 40), ("hold", 1, 1000, 0, 0)], {"hold": 1000}),  # the loss of the last stage is no hold
+        ([("gemm", 0, 0, 1, 100), ("gemm_large", 4, 600, 0, 0)], {"gemm_large": 450}),
+        ([("norm", 6, 60, 4, 40), ("gemm", 4, 420, 4, 400)], {"norm": 20}),
+    ],
+)
+def test_a_kernel_in_place_of_one_of_the_others_is_no_own_work(rows: list[Any], own: dict[str, float]) -> None:
+    found = own_of(kernels(*rows))
+    assert found[found > 0].to_dict() == pytest.approx(own)
+
+
+def test_own_work_counts_only_the_kernels_that_the_others_do_not_run(tmp_path: Path) -> None:
+    """Kernels beside a collective that waits are slower, so those of the late rank are faster."""
+    slow = slow_of(facts_of(Program("ddp", own=1_000_000, factor=0.96, kernel=400_000), tmp_path))
+    assert slow is not None
+    assert slow.time_ns == pytest.approx(1_000_000, rel=0.01)
 
 
 def test_many_small_collectives_are_a_change_of_their_own(tmp_path: Path) -> None:
