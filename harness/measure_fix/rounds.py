@@ -256,7 +256,7 @@ class Level:
 def _level(
     run: Run, plan: Plan, length_ns: int, end: float, wide_end: float, before: Sequence[tuple[Block, Block]] = ()
 ) -> Level:
-    """Measure rounds beside those `before` until the interval is narrow, or the time is over; `wide_end`: if it is wide."""
+    """Measure rounds beside those `before` until the interval is narrow or the time over; `wide_end`: if it is wide."""
     changed = replace(plan.changed, length_ns=plan.quiet.length_ns + length_ns)
     pairs = list(before)
     while True:
