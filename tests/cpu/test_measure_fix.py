@@ -210,7 +210,9 @@ def test_a_wide_interval_gets_the_time_that_is_left() -> None:
 
     def measure(settings: list[Block]) -> list[Block]:
         nonlocal noise
-        told = [block(100 + noise[at] * (one.length_ns > 0), 10 * (one.length_ns > 0)) for at, one in enumerate(settings)]
+        told = [
+            block(100 + noise[at] * (one.length_ns > 0), 10 * (one.length_ns > 0)) for at, one in enumerate(settings)
+        ]
         noise = noise[len(settings) :]
         return told
 
