@@ -5,9 +5,10 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from analysis.diagnosis.rank_cause import SHARED, apart, own_of, starts_of
+from analysis.diagnosis.rank_cause import SHARED, Cause, apart, own_of, starts_of
 from analysis.diagnosis.rank_steps import build_rank_steps
-from analysis.diagnosis.step_rules.ranks import LEAST, place_name
+from analysis.diagnosis.savers import Saver, StepAnswer
+from analysis.diagnosis.step_rules.ranks import LEAST, TITLES, place_name
 from analysis.diagnosis.step_rules.view import View, of_each
 from analysis.diagnosis.step_tables import answer_steps
 from analysis.formats import symbols
@@ -102,6 +103,22 @@ def _waited_for(view: View, ops: np.ndarray, one: int, place: np.ndarray, starts
     own = starts.loc[graph.o_group[rows[after]]]
     behind = (own[one] - own.drop(columns=one).max(axis=1)).to_numpy()
     return bool(np.mean(behind >= BEHIND * graph.o_duration[ops]) >= MOST)
+
+
+def small(answer: StepAnswer) -> Saver | None:
+    """Return the rank with more work for which the others wait, if what equal work saves is too unsure."""
+    if any(one.proposal.kind == "slow_rank" for one in answer.savers) or alone(answer.view) is not None:
+        return None
+    title = TITLES[Cause.MORE_WORK]
+    return next((one for one in answer.replayed if one.proposal.title == title), None)
+
+
+@part("note")
+def _small(facts: Facts) -> str | None:
+    """Name a rank with more work, where that is no finding."""
+    answer = next(iter(facts.once(answer_steps)), None)
+    found = answer and small(answer)
+    return found.proposal.sentence if found else None
 
 
 @part("note")

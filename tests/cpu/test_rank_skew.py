@@ -201,6 +201,15 @@ def test_a_kernel_after_which_the_next_stage_of_a_pipeline_waits_is_noted(tmp_pa
     assert said.startswith("Rank 1 alone runs only_here in range step/layer.2, 100 µs of each step")
 
 
+def test_a_rank_with_a_little_more_work_is_noted_where_its_saving_is_too_unsure_for_a_finding(tmp_path: Path) -> None:
+    facts = facts_of(Program("ddp", late=450_000, kernel=300_000), tmp_path)
+    assert "slow_rank" not in {one.proposal.kind for one in answer_of(facts).savers}
+    [said] = [one for one in notes_of(facts) if "more work on its GPU" in one]
+    assert said.startswith(
+        "Rank 1 has 450 µs more work on its GPU than the mean of the others in each step, in range step/"
+    )
+
+
 def kernels(*rows: tuple[str, float, float, float, float]) -> pd.DataFrame:
     made = pd.DataFrame(rows, columns=["name", "count", "ns", "count_others", "ns_others"]).set_index("name")
     return made.assign(more=made["ns"] - made["ns_others"])

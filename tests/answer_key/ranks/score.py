@@ -29,7 +29,7 @@ sys.path[:0] = [str(ROOT), str(HERE)]
 import pack  # noqa: E402
 
 from analysis.capture.load import load  # noqa: E402
-from analysis.diagnosis.rank_note import alone, straggler  # noqa: E402
+from analysis.diagnosis.rank_note import alone, small, straggler  # noqa: E402
 from analysis.diagnosis.rank_steps import build_rank_steps  # noqa: E402
 from analysis.diagnosis.savers import Saver, StepAnswer  # noqa: E402
 from analysis.diagnosis.step_findings import claims  # noqa: E402
@@ -76,16 +76,18 @@ def row_of(name: str, path: Path, times: dict[str, Any]) -> dict[str, Any]:
 
 def said(facts: Facts, answer: StepAnswer) -> dict[str, Any]:
     """Return what the report says of a rank, or else of links and buckets: rank, layer, cause, time and saving."""
-    found = [(one, cause_of(one.proposal.title)) for one in answer.savers if not one.after]
+    found = [(one, cause_of(one.proposal.title)) for one in sorted(answer.savers, key=lambda one: bool(one.after))]
     found = [item for item in found if item[1]]
     late = straggler(facts)
     if not found and late:
         return {"said_cause": "first_step", "said_ns": round(late.ns)} | _place(late.rank)
     if not found:
-        own = alone(answer.view)
-        if own is None:
+        own, noted = alone(answer.view), small(answer)
+        if own is not None:
+            return {"said_cause": "own_work", "said_ns": round(own.ns)} | _place(f"{own.rank} {own.range}")
+        if noted is None:
             return {}
-        return {"said_cause": "own_work", "said_ns": round(own.ns)} | _place(f"{own.rank} {own.range}")
+        found = [(noted, cause_of(noted.proposal.title))]
     one, cause = found[0]
     proposal = one.proposal
     where = _place(f"{proposal.title} {proposal.about} {proposal.sentence}") if proposal.kind == "slow_rank" else {}
