@@ -71,7 +71,8 @@ if wanted times; then
 fi
 if wanted trap; then measure "the trap" trap --processes "$gpus" --batches 8 --tokens 1024; fi
 if wanted splits && [[ -z ${options[*]-} ]]; then
-  try "splits" "$PYTHON" -m torch.distributed.run --standalone --nproc-per-node "$gpus" -m studies.multi_gpu.measure_splits --out "$out"
+  try "splits" "$PYTHON" -m torch.distributed.run --standalone --local-addr 127.0.0.1 --nproc-per-node "$gpus" \
+    -m studies.multi_gpu.measure_splits --out "$out"
 fi
 if wanted timelines && [[ -z ${options[*]-} ]]; then
   # Under nsys 2025.3.1 the trap ends with "unspecified launch failure" where cudaFree returns a large segment that both GPUs use.
