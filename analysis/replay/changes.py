@@ -69,10 +69,10 @@ def drop(graph: Graph, ops: Bools, called: Bools | None = None, share: float = 1
 def _reads(graph: Graph, ops: Bools, gone: Bools) -> Bools:
     """Return the synchronisations that only wait for a dropped copy: the next call, right after it or a download."""
     found, copies, downs = (np.zeros(len(gone), bool) for _ in range(3))
-    down = np.array(["Device-to-Host" in str(name) or "DtoH" in str(name) for name in graph.o_name], bool)
-    known = ops & (graph.o_call >= 0)
-    copies[graph.o_call[known & (graph.o_kind == "memcpy")]] = True
-    downs[graph.o_call[known & down]] = True
+    known = np.flatnonzero(ops & (graph.o_call >= 0) & (graph.o_kind == "memcpy"))
+    down = ["Device-to-Host" in str(name) or "DtoH" in str(name) for name in graph.o_name[known]]
+    copies[graph.o_call[known]] = True
+    downs[graph.o_call[known[np.array(down, bool)]]] = True
     order = np.argsort(graph.c_seq, kind="stable")
     row, following = order[:-1], order[1:]
     near = (downs[row] | (graph.c_gap[following] < TOGETHER_NS)) & (graph.c_seq[row] == graph.c_seq[following])
