@@ -129,19 +129,32 @@ def _ranges(capture: Capture, graph: Graph) -> str:
     return f"its ranges are {', '.join(map(str, names))}" if names else "it has no range, so only .* is possible"
 
 
+CHANGES = {
+    "drop": ("REGEX", "leave out operations or calls, with the host work that leads to them"),
+    "scale": ("REGEX=FACTOR", "multiply the duration of operations"),
+    "merge": ("REGEX", "make one operation of matching neighbours"),
+    "bucket": ("REGEX=COUNT", "make one collective of each COUNT matching ones in a row"),
+    "graph": ("REGEX", "launch what is inside ranges as CUDA graphs; .* is the whole step"),
+    "host": ("REGEX=FACTOR", "multiply host work inside ranges; .* is the whole step"),
+    "stream": ("REGEX=NAME", "move operations to another stream"),
+}
+
+
+def parsed(words: Sequence[str]) -> argparse.Namespace:
+    """Return the options of a command line. A pattern may begin with a dash, which argparse takes for an option."""
+    joined: list[str] = []
+    for word in words:
+        if joined and joined[-1].startswith("--") and joined[-1][2:] in CHANGES and not word.startswith("--"):
+            joined[-1] += f"={word}"
+        else:
+            joined.append(word)
+    return _parser().parse_args(joined)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=PROGRAM, description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("capture", nargs="+", type=Path, help="files or folders of one capture")
-    told = {
-        "drop": ("REGEX", "leave out operations or calls, with the host work that leads to them"),
-        "scale": ("REGEX=FACTOR", "multiply the duration of operations"),
-        "merge": ("REGEX", "make one operation of matching neighbours"),
-        "bucket": ("REGEX=COUNT", "make one collective of each COUNT matching ones in a row"),
-        "graph": ("REGEX", "launch what is inside ranges as CUDA graphs; .* is the whole step"),
-        "host": ("REGEX=FACTOR", "multiply host work inside ranges; .* is the whole step"),
-        "stream": ("REGEX=NAME", "move operations to another stream"),
-    }
-    for kind, (metavar, text) in told.items():
+    for kind, (metavar, text) in CHANGES.items():
         parser.add_argument(f"--{kind}", metavar=metavar, action="append", default=[], help=text)
     parser.add_argument("--phase", metavar="NAME", help="steady phase to change (default: the one with the most time)")
     parser.add_argument("--timeline", metavar="FILE", type=Path, help="write both timelines as a Chrome trace")
@@ -153,7 +166,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _asked(args: argparse.Namespace) -> list[tuple[str, str, str]]:
     found = []
-    for kind in ("drop", "scale", "merge", "bucket", "graph", "host", "stream"):
+    for kind in CHANGES:
         for text in getattr(args, kind):
             pattern, sign, value = text.rpartition("=") if kind in VALUED else (text, "=", "")
             if not sign or (kind == "stream" and not value):
@@ -180,7 +193,7 @@ def _chosen(capture: Capture, name: str | None) -> Step:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line, and return the exit status."""
-    args = _parser().parse_args(arguments)
+    args = parsed(sys.argv[1:] if arguments is None else arguments)
     try:
         asked = _asked(args)
         chosen, found, change = replayed(load(args.capture), asked, args.phase)

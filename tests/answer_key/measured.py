@@ -160,7 +160,7 @@ def gone(capture: Path, change: list[str]) -> Gone:
     from analysis.formats import intervals
     from tests.answer_key.rivals import simpler
 
-    args = what_if._parser().parse_args([str(capture), *change])
+    args = what_if.parsed([str(capture), *change])
     step, _, changed_by = what_if.replayed(load(args.capture), what_if._asked(args))
     graph, changed = step.graph, changed_by(step.graph, 1.0)
     host = float((graph.c_gap + graph.c_own - changed.c_gap - changed.c_own).sum())

@@ -459,6 +459,7 @@ def test_what_if(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         (["--drop", "no_such_kernel"], "matches no operation"),
+        (["--drop", "-no-such-kernel"], "matches no operation"),
         (["--host", "no_such_range=0.5"], "matches no range"),
         (["--scale", "elementwise=fast"], "is no number"),
         (["--drop", "("], "no regular expression"),
