@@ -362,6 +362,7 @@ _NSYS_READERS: dict[str, Callable[[Table], pd.DataFrame]] = {
     "nvtx_kern_sum": nsys_csv.nvtx_kern_sum,
     "cuda_gpu_kern_sum": nsys_csv.kern_sum,
     "cuda_gpu_kern_gb_sum": nsys_csv.kern_sum,
+    "cuda_gpu_sum": nsys_csv.summary_of,
 }
 
 
@@ -678,6 +679,8 @@ def _kernel_sums(found: _Found) -> pd.DataFrame:
             return found.tables[report][1]
     if found.timeline is not None or "cuda_gpu_trace" in found.tables:
         return empty_table(KERNEL_SUMS_COLUMNS)
+    if "cuda_gpu_sum" in found.tables:
+        return nsys_csv.sums_of_kernels(_of_gpu_sum(found, kernels=True))
     if "cuda_kern_exec_sum" in found.tables:
         return nsys_csv.sums_of_executions(found.tables["cuda_kern_exec_sum"][1])
     if "nvtx_kern_sum" in found.tables:
@@ -693,8 +696,15 @@ def _summaries(found: _Found, timeline: Timeline) -> dict[str, pd.DataFrame]:
     """Return summaries by report: those that nsys exported, else those computed from the timeline."""
     traced = {} if found.calls is None else {"cuda_api_sum": found.calls}
     exported = {report: found.tables[report][1] for report in SUMMARIES if report in found.tables}
-    listed = traced | timeline.summaries | exported
+    copies = _of_gpu_sum(found, kernels=False) if "cuda_gpu_sum" in found.tables else ()
+    listed = ({"cuda_gpu_mem_time_sum": copies} if len(copies) else {}) | traced | timeline.summaries | exported
     return {report: listed[report] for report in SUMMARIES if report in listed}
+
+
+def _of_gpu_sum(found: _Found, *, kernels: bool) -> pd.DataFrame:
+    """Return the kernels of cuda_gpu_sum, or its copies and sets."""
+    rows = found.tables["cuda_gpu_sum"][1]
+    return rows[rows["name"].str.startswith("[CUDA ") != kernels].reset_index(drop=True)
 
 
 def _is_of_nvidia(found: _Found, timeline: Timeline) -> bool:

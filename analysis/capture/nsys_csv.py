@@ -452,7 +452,12 @@ def sums_with_ranges(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame | N
 def sums_of_executions(kern_exec_sum: pd.DataFrame) -> pd.DataFrame:
     """Return kernel totals (KERNEL_SUMS_COLUMNS) from the launches and mean times of cuda_kern_exec_sum."""
     total = kern_exec_sum["count"] * kern_exec_sum["kernel_mean_ns"]
-    columns = {"kernel": kern_exec_sum["name"], "instances": kern_exec_sum["count"], "total_ns": total.round()}
+    return sums_of_kernels(kern_exec_sum.assign(total_ns=total.round()))
+
+
+def sums_of_kernels(summary: pd.DataFrame) -> pd.DataFrame:
+    """Return kernel totals (KERNEL_SUMS_COLUMNS) from the names, counts and total times of a summary."""
+    columns = {"kernel": summary["name"], "instances": summary["count"], "total_ns": summary["total_ns"]}
     sums = pd.DataFrame(columns).groupby("kernel", sort=False).sum().reset_index()
     return sums.assign(range="", grid="", block="")[list(KERNEL_SUMS_COLUMNS)].astype(dict(KERNEL_SUMS_COLUMNS))
 

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-_STATISTICS = "Avg Med Min Max StdDev"
+STATISTICS = "Avg Med Min Max StdDev"
 # The content of a column. Text may hold anything; words hold neither commas nor quotes. All others are numbers:
 # `time` whole ns (or decimals of another unit), `mean` a time with decimals, `size` MB with three decimals or whole
 # bytes, `rate` and `percent` decimals, `whole` counts, ids and dimensions.
@@ -26,7 +26,7 @@ KINDS: dict[str, str] = {
     **{
         f"{phase}{statistic}": "time" if statistic in ("Min", "Max") else "mean"
         for phase in "TAQK"
-        for statistic in _STATISTICS.split()
+        for statistic in STATISTICS.split()
     },
     **dict.fromkeys(("Avg GPU Ops", "Avg Range Lvl", "Avg Num Child"), "mean"),
     **dict.fromkeys(("StcSMem", "DymSMem", "Bytes", "Total"), "size"),
@@ -60,11 +60,11 @@ def _report(name: str, columns: str, optional: str = "") -> Report:
 
 
 def _sum(name: str, count: str, last: str) -> Report:
-    return _report(name, f"Time Total_Time {count} {_STATISTICS} {last}", "Time Med StdDev")
+    return _report(name, f"Time Total_Time {count} {STATISTICS} {last}", "Time Med StdDev")
 
 
 def _phases() -> str:
-    return " ".join(f"{phase}{statistic}" for phase in "TAQK" for statistic in _STATISTICS.split())
+    return " ".join(f"{phase}{statistic}" for phase in "TAQK" for statistic in STATISTICS.split())
 
 
 REPORTS: tuple[Report, ...] = (
@@ -102,7 +102,7 @@ REPORTS: tuple[Report, ...] = (
     ),
     _report(
         "nvtx_kern_sum",
-        f"NVTX_Range Style PID TID NVTX_Inst Kern_Inst Total_Time {_STATISTICS} Kernel_Name",
+        f"NVTX_Range Style PID TID NVTX_Inst Kern_Inst Total_Time {STATISTICS} Kernel_Name",
         "Style Med StdDev",
     ),
     _report("cuda_kern_exec_sum", f"PID TID DevId Count QCount {_phases()} API_Name Kernel_Name", _phases()),
@@ -113,7 +113,7 @@ REPORTS: tuple[Report, ...] = (
     _sum("cuda_api_sum", "Num_Calls", "Name"),
     _sum("cuda_gpu_sum", "Instances", "Category Operation"),
     _sum("cuda_gpu_mem_time_sum", "Count", "Operation"),
-    _report("cuda_gpu_mem_size_sum", f"Total Count {_STATISTICS} Operation", "Med StdDev"),
+    _report("cuda_gpu_mem_size_sum", f"Total Count {STATISTICS} Operation", "Med StdDev"),
 )
 # Every other known column is a number. An unknown column may hold any word.
 KINDS |= {name: "whole" for report in REPORTS for name in report.columns if name not in KINDS}
@@ -123,7 +123,7 @@ ANCHORS = (b"(%)", b"Operation", b"Duration", b"API Dur", b"Kern Inst", b"Proj",
 _LONGEST_HEADER = 2000
 # nsys 2020 prints sizes without a unit; 2021 names it in the title.
 UNKNOWN_SIZE = "?"
-_SIZED = frozenset({"Total", *_STATISTICS.split()})
+_SIZED = frozenset({"Total", *STATISTICS.split()})
 
 
 @dataclass(frozen=True)

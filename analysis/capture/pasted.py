@@ -1,9 +1,10 @@
 """Read what people paste into reports: Markdown pages with fenced output, and tables of nsys without their rulers."""
 
+import itertools
 import re
 from collections.abc import Sequence
 
-from analysis.capture.nsys_reports import KINDS, Header, match_columns
+from analysis.capture.nsys_reports import KINDS, STATISTICS, Header, match_columns
 from analysis.capture.nsys_table import kind_of
 
 MOST_BYTES = 16 << 20  # of a page; a larger file is an export
@@ -14,6 +15,20 @@ _NUMBER = re.compile(r"[-+]?[0-9.][0-9.,]*%?|-|None|nan|n/a")
 # Names of columns as nsys prints them, the longest first, for headers whose blanks were collapsed.
 _PRINTED = sorted({*KINDS, "Average", "Median", "Minimum", "Maximum"}, key=len, reverse=True)
 _COLUMN = re.compile(rf"(?:{'|'.join(map(re.escape, _PRINTED))})(?: ?\([^)]*\))?(?= |$)")
+# Rows of a summary without its header. Whole sums are ns, as other units have decimals. Then what the names tell.
+_WHOLE, _MEAN, _GAP = r"(\d[\d,]*)", r"([\d.,]+)", r"[\s|]+"
+_BARE = re.compile(
+    rf"[\s>|]*([\d.]+)%?{_GAP}{_WHOLE}{_GAP}{_WHOLE}{_GAP}{_MEAN}{_GAP}{_MEAN}{_GAP}{_WHOLE}{_GAP}{_WHOLE}{_GAP}{_MEAN}"
+    rf"{_GAP}(\S.*)"
+)
+_BARE_CSV = re.compile(r"([\d.]+),(\d+),(\d+),([\d.]+),([\d.]+),(\d+),(\d+),([\d.]+),(.+)")
+_TOLD = (
+    (r"CUDA_KERNEL|MEMORY_OPER", "Instances", ("Category", "Operation")),
+    (r"\W*\[CUDA mem", "Count", ("Operation",)),
+    (r"\W*cu(da)?[A-Z]\w+\W*$", "Num Calls", ("Name",)),
+    (r"PushPop|StartEnd", "Instances", ("Style", "Range")),
+    (r".*\w[<(]", "Instances", ("Name",)),
+)
 
 
 def fenced(text: str) -> list[tuple[int, str]]:
@@ -34,6 +49,33 @@ def fenced(text: str) -> list[tuple[int, str]]:
     if sign and lines:  # a page that was cut
         blocks.append((first, "\n".join([*lines, ""])))
     return [(number, block) for number, block in blocks if block.strip()]
+
+
+def headed(text: str) -> str:
+    """Return a text in which each block of rows of a summary that lost its header has one."""
+    made: list[str] = []
+    for is_row, group in itertools.groupby(text.split("\n"), lambda line: bool(_bare(line))):
+        lines = [line.rstrip("\r") for line in group]
+        names = [match[9] for line in lines if (match := _bare(line))] if is_row else []
+        told = next((told for told in _TOLD if any(re.match(told[0], name) for name in names)), None)
+        if told:
+            sums = ("Time (%)", "Total Time (ns)", told[1], *(f"{name} (ns)" for name in STATISTICS.split()), *told[2])
+            made.append(",".join(sums) if _BARE_CSV.fullmatch(lines[0]) else "  ".join(sums))
+        made += lines
+    return "\n".join(made)
+
+
+def _bare(line: str) -> re.Match[str] | None:
+    """Return the columns of a row of a summary, whose mean is its sum by its count; None for another line."""
+    match = _BARE_CSV.fullmatch(line.rstrip("\r")) or _BARE.fullmatch(line.rstrip("\r"))
+    try:
+        numbers = [float(cell.replace(",", "")) for cell in match.groups()[:8]] if match else []
+    except ValueError:
+        return None
+    if not numbers:
+        return None
+    total, count, mean, least, most = (numbers[place] for place in (1, 2, 3, 5, 6))
+    return match if count and abs(total / count - mean) <= 0.1 + 1e-6 * mean and least - 1 <= mean <= most + 1 else None
 
 
 def mend(text: str) -> str:

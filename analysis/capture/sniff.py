@@ -208,7 +208,7 @@ def _sniff_text(raw: bytes | mmap.mmap) -> Sniffed:
             advice="write the file again with the program that made it",
             damaged=True,
         )
-    return _unknown(line)
+    return _sniff_headless(raw) or _unknown(line)
 
 
 def _sniff_page(raw: bytes | mmap.mmap) -> Sniffed | None:
@@ -230,6 +230,15 @@ def _sniff_mended(raw: bytes | mmap.mmap) -> Sniffed | None:
     mended = pasted.mend(bytes(raw)[text_start(raw) :].decode("utf-8", errors="replace")).encode()
     found = nsys_table.find_header(mended)
     return Sniffed("nsys", mended) if found else None
+
+
+def _sniff_headless(raw: bytes | mmap.mmap) -> Sniffed | None:
+    """Return rows of nsys' summaries that were pasted without a header, below those that they had."""
+    if len(raw) > pasted.MOST_BYTES:
+        return None
+    headed = pasted.headed(bytes(raw)[text_start(raw) :].decode("utf-8", errors="replace"))
+    found = nsys_table.find_header(headed.encode())
+    return Sniffed("nsys", headed.encode()) if found else _sniff_mended(headed.encode())
 
 
 def _with_lost(raw: bytes | mmap.mmap) -> bytes | mmap.mmap:

@@ -124,7 +124,7 @@ def summary(table: Table, names: pd.Series) -> pd.DataFrame:
 
     Sizes without a unit (nsys 2020 prints none) stay NA: they may be bytes, KiB or MB.
     """
-    schema = SUMMARIES[table.report]
+    schema = SUMMARIES["cuda_gpu_mem_time_sum" if table.report == "cuda_gpu_sum" else table.report]
     sizes_known = table.report != "cuda_gpu_mem_size_sum" or table.raw.unit("Total") != UNKNOWN_SIZE
     columns = {}
     for field in schema:

@@ -182,3 +182,57 @@ def test_output_of_other_tools_is_named_with_the_way_out(tmp_path: Path, text: s
         load([put(tmp_path, text)])
     assert str(error.value).count(";") == 1
     assert "no table of nsys or ncu" not in str(error.value)
+
+
+GPU = """\
+[6/8] Executing 'cuda_gpu_sum' stats report
+
+ Time (%)  Total Time (ns)  Instances   Avg (ns)   Med (ns)   Min (ns)  Max (ns)  StdDev (ns)   Category             Operation
+ --------  ---------------  ---------  ----------  ---------  --------  --------  -----------  -----------  ----------------------------
+     60.0        3,000,000          3  1,000,000.0  1000000.0   1000000   1000000          0.0  CUDA_KERNEL  void fold<int>(float *, T1)
+     40.0        2,000,000          4    500,000.0   500000.0    500000    500000          0.0  MEMORY_OPER  [CUDA memcpy Host-to-Device]
+"""
+
+
+@pytest.mark.parametrize("form", [str, without_rulers, as_markdown_table])
+def test_the_sum_of_kernels_and_copies_gives_both(tmp_path: Path, form) -> None:
+    capture = load([put(tmp_path, form(GPU))])
+    sums = capture.nsys_kernel_sums[["kernel", "instances", "total_ns"]].to_numpy().tolist()
+    assert sums == [["void fold<int>(float *, T1)", 3, 3_000_000]]
+    copies = capture.summaries["cuda_gpu_mem_time_sum"]
+    assert copies[["name", "count", "total_ns"]].to_numpy().tolist() == [["[CUDA memcpy Host-to-Device]", 4, 2_000_000]]
+    with_kernels = load([tmp_path / "text.txt", put(tmp_path, KERNELS, "kernels.txt")])
+    assert with_kernels.nsys_kernel_sums["instances"].tolist() == [100]
+
+
+def without_header(text: str) -> str:
+    return "\n".join(line for line in text.split("\n") if re.match(" *[0-9]", line)) + "\n"
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        str,
+        collapsed,
+        lambda text: re.sub(r"^ *(.*?) *$", lambda line: f"| {re.sub(r' {2,}', ' | ', line[1])} |", text, flags=re.M),
+        lambda text: re.sub(" {2,}", ",", text.replace(",", "")).replace("\n,", "\n").removeprefix(","),
+    ],
+)
+def test_rows_without_a_header_are_told_by_their_names(tmp_path: Path, form) -> None:
+    api, kernels, gpu = (form(without_header(table).rstrip("\n")) for table in (API, KERNELS, GPU))
+    capture = load([put(tmp_path, f"My numbers:\n{api}\n\n")])
+    assert capture.summaries["cuda_api_sum"]["total_ns"].tolist() == [3_000_000, 1_000_000]
+    assert load([put(tmp_path, f"{kernels}\n")]).nsys_kernel_sums["total_ns"].tolist() == [5_000_000]
+    capture = load([put(tmp_path, gpu)])
+    assert capture.nsys_kernel_sums["total_ns"].tolist() == [3_000_000]
+    (lacking,) = [one.what for one in load([put(tmp_path, gpu.split("\n")[0] + "\n")]).missing if one.reason == "cut"]
+    assert lacking.endswith("lacks rows: their shares sum to 60.0 %")
+
+
+@pytest.mark.parametrize(
+    "row", ["100.0 5000000 99 50000.0 50000.0 50000 50000 0.0 fold(int)", "100.0 5.5 1 5.5 5.5 5.5 5.5 0.0 fold(int)",
+            "100.0 5 1 5.0 5.0 5 5 0.0 words", "1 2 3 4 5 6 7 8 9"]
+)  # fmt: skip
+def test_other_numbers_are_no_rows(tmp_path: Path, row: str) -> None:
+    with pytest.raises(InputError, match="no table of nsys or ncu"):
+        load([put(tmp_path, row)])
