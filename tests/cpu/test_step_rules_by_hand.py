@@ -16,6 +16,7 @@ from analysis.diagnosis.step_rules import (
     kernels,
     launches,
     migration,
+    own_chain,
     pause,
     planned,
     ranks,
@@ -1028,3 +1029,18 @@ def test_a_graph_leaves_uploads_of_pageable_memory_out() -> None:
         assert one.change is not None
         after = one.change(graph(calls_, ops), 1.0)
         assert (after.c_own > 0).sum() == calls_left
+
+
+@pytest.mark.parametrize(
+    ("names", "fused"),
+    [
+        (("add_bias(float *, int)", "apply_gelu(float *, int)"), True), (("clip_rows", "turn_rows"), True), (("clampKernel", "scaleKernel"), True),
+        (("jacobi(float *)", "advect(float *)"), False), (("add_bias", "advect"), False), (("cells", "shade"), False),
+        (("addresses", "rowdies"), False), (("gradient", "scale"), False), (("STREAM_Scale", "STREAM_Add", "STREAM_Triad"), False),
+        (("scale<0>", "scale<1>"), False),
+    ],
+)  # fmt: skip
+def test_own_kernels_fuse_only_if_their_names_tell_of_work_on_each_element(names: tuple[str, ...], fused: bool) -> None:
+    base = graph([{}] * len(names), [{"name": name, "ns": 100_000.0} for name in names])
+    one = view(base, grid="64x1x1")
+    assert ("fuse" in found(own_chain.propose, one)) is fused

@@ -1,8 +1,9 @@
 """fuse: kernels of one's own that go over the same elements one after another, each from memory to memory.
 
 A timeline has no arrays. But kernels of unlike functions that follow each other on a stream with one grid and one
-block, for about as long, most likely give each thread the same elements. Variants of one function (`blur_x` and
-`blur_y`, `update_e` and `update_h`, `filter<0>` and `filter<1>`) go along other axes, or need what other blocks wrote.
+block, for about as long, and whose names tell of work on each element or row by itself, most likely give each thread
+the same elements. Any other name may stand for a kernel that reads what other blocks wrote, as stencils do. Variants of
+one function (`add_x` and `add_y`, `scale<0>` and `scale<1>`) go along other axes.
 """
 
 import re
@@ -23,11 +24,18 @@ ALIKE = 2.5  # times the shortest kernel of a chain at most, the longest takes: 
 THREADS = 2048  # of an SM
 # Kernels of libraries besides those that `symbols.is_closed` knows; their passes depend on other blocks.
 _LIBRARY = re.compile(r"(?i)cupy_|fft|rand|sparse|solver|trsm|getrf|potrf|sort|scan|flash|attention|fmha|spmv|gemm")
+# Words in names of kernels that need no other element, or row. Codes on lattices often make one of their two steps.
+_APART = re.compile(
+    r"(element|point)wise|ewise|functor|add|sub|mul|div|[sd]?axpb?y|fma|scale|bias|(re|ge|si)lu|act|activation|sigmoid|tanh"
+    r"|swish|exp|log|sqrt|abs|neg|pow|square|clip|clamp|dropout|mask|lerp|blend|gain|offset|gamma|threshold|tonemap|gr[ae]y"
+    r"|(de)?quanti[sz]e|collide|collision|propagate|rows?"
+)
+_TIMED = r"(?i)triad"  # STREAM, and benchmarks like it, time each kernel by itself
 
 
 def propose(view: View) -> Iterator[Proposal]:
-    """Propose one kernel for each chain of own kernels."""
-    if view.library == "jax":
+    """Propose one kernel for each chain of own kernels that work on each element, or row, by itself."""
+    if view.library == "jax" or view.named(_TIMED).any():
         return  # a compiler chose what it fuses
     runs = chains(view)
     inside = np.zeros(len(view.names), bool)
@@ -96,7 +104,10 @@ def _follows(view: View, run: list[int], row: int, shapes: np.ndarray, waits: Bo
 
 
 def _is_own(name: str) -> bool:
-    return not (symbols.is_closed(name) or _LIBRARY.search(name) or kind_of_kernel(name) == MATRIX)
+    if symbols.is_closed(name) or _LIBRARY.search(name) or kind_of_kernel(name) == MATRIX:
+        return False
+    words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", symbols.base(name).split("<")[0])
+    return any(_APART.fullmatch(word.lower()) for word in words)
 
 
 def _stem(name: str) -> str:
