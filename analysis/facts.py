@@ -228,7 +228,7 @@ class Facts:
     def seen_paths(self) -> set[str]:
         if self.ranges.empty:
             return set()
-        return set(self.launches["path"].unique()) | set(self.ranges["path"].unique())
+        return set(self.launches["path"].unique()) | set(self.ranges["path"].tolist())
 
     @cached_property
     def folded(self) -> dict[str, str]:

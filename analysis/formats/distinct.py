@@ -45,6 +45,16 @@ def repeats(rows: pd.DataFrame, column: str) -> npt.NDArray[np.bool_]:
     return found
 
 
+def coded(texts: pd.Series) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.object_]]:
+    """Return what `pd.factorize` does of a column without missing values; texts that many rows share are read once."""
+    cells = texts.to_numpy(object)
+    same, objects = pd.factorize(np.fromiter(map(id, cells), np.intp, len(cells)))
+    at = np.empty(len(objects), np.intp)
+    at[same[::-1]] = np.arange(len(cells))[::-1]
+    codes, values = pd.factorize(cells[at])
+    return codes[same], values
+
+
 def holds(column: pd.Series, judge: Callable[[Any], Any]) -> pd.Series:
     """Return whether `judge` holds for each value of a column; missing values are not judged, and do not hold."""
     codes, values = pd.factorize(column)

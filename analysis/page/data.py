@@ -8,6 +8,7 @@ list that repeats its values is stored as `runs`: a value, how often it follows 
 import itertools
 import json
 import math
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -99,8 +100,11 @@ class Data:
 
 def packed(values: list[Any]) -> list[Any] | dict[str, list[Any]]:
     """Return a list as the page holds it: as its runs if they are shorter."""
+    changes = sum(map(operator.ne, values, itertools.islice(values, 1, None)))
+    if 2 * (changes + 1) >= len(values):
+        return values
     runs = [(value, len(list(same))) for value, same in itertools.groupby(values)]
-    return {"runs": list(itertools.chain.from_iterable(runs))} if 2 * len(runs) < len(values) else values
+    return {"runs": list(itertools.chain.from_iterable(runs))}
 
 
 def _numbers(cells: pd.Series) -> dict[str, Any]:

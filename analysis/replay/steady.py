@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from analysis.capture.model import UP, Capture, IntArray
-from analysis.formats.distinct import holds
+from analysis.formats.distinct import coded, holds
 
 Floats = npt.NDArray[np.float64]
 
@@ -328,7 +328,8 @@ def _marks(capture: Capture, pid: int, launches: _Launches) -> list[tuple[str, I
         ranges = ranges[ranges["pid"] == pid]
     if ranges.empty:
         return []
-    number = ranges.groupby(["tid", "path"], sort=False).ngroup().to_numpy()
+    path = coded(ranges["path"])[0]
+    number = ranges[["tid"]].assign(path=path).groupby(["tid", "path"], sort=False).ngroup().to_numpy()
     start, end = (ranges[name].to_numpy(np.int64) for name in ("start_ns", "end_ns"))
     order = np.lexsort((start, number))
     first = np.unique(number, return_index=True)[1]

@@ -32,7 +32,7 @@ _COLUMNS = ["process", "process_rank", "thread", "start_ns", "end_ns", "style", 
 def folded(capture: Capture, ranges: pd.DataFrame) -> dict[str, str]:
     """Return each path of timeline and bare run -> the path with repeated layers and steps folded into one."""
     bare = capture.of(BARE_RANGES.kind)
-    paths = [*ranges["path"].unique(), *([] if bare is None else bare["path"].unique())]
+    paths = [*ranges["path"].tolist(), *([] if bare is None else bare["path"].tolist())]
     unique = pd.Series(list(dict.fromkeys(paths)), dtype=object)
     return dict(zip(unique, fold_paths(unique), strict=True))
 

@@ -49,7 +49,7 @@ def build_known_bytes(facts: Facts) -> pd.DataFrame | None:
 
 def _sampled(facts: Facts) -> list[OfGpu]:
     """Return the sampled GPUs of a program with launches of known bytes; [] of another program."""
-    return facts.sampled if any(_KNOWN.search(str(path)) for path in facts.ranges["path"].unique()) else []
+    return facts.sampled if any(_KNOWN.search(str(path)) for path in set(facts.ranges["path"].tolist())) else []
 
 
 @table(

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
-from analysis.formats.distinct import holds
+from analysis.formats.distinct import coded, holds
 from analysis.formats.ranges import never_closes
 from analysis.formats.report import Missing, Reason
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths, parent_rows
@@ -56,9 +56,10 @@ def build_layers(facts: Facts) -> pd.DataFrame | None:
     duration = kernels["duration_ns"].to_numpy(np.int64)
     owned = kernels["owner"].to_numpy(np.int64) >= 0
     total = int(duration.sum())
+    code, paths = coded(ranges["path"])
     instances = pd.DataFrame(
         {
-            "range": ranges["path"],
+            "range": code,
             "calls": 1,
             "cpu_time_ns": ranges["end_ns"] - ranges["start_ns"],
             "gpu_time_ns": inclusive(ranges, own),
@@ -70,6 +71,7 @@ def build_layers(facts: Facts) -> pd.DataFrame | None:
     groups = instances.groupby("range", sort=False)
     table = groups[["calls", "cpu_time_ns", "gpu_time_ns", "gpu_self_time_ns", "launches"]].sum()
     table["order"] = groups["order"].min().array
+    table.index = pd.Index(paths[table.index], name="range", dtype=ranges["path"].dtype)
     table = table.sort_values("order", kind="stable").drop(columns="order").reset_index()
     if not has_timeline:
         outermost = instances.loc[parent_rows(ranges) < 0, "cpu_time_ns"].sum()

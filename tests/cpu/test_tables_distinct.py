@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.formats.distinct import holds, repeats
+from analysis.formats.distinct import coded, holds, repeats
 
 
 @pytest.mark.parametrize("size", [0, 1, 300])
@@ -27,3 +27,11 @@ def test_each_value_is_judged_once_and_missing_ones_do_not_hold():
     assert found.index.tolist() == column.index.tolist()
     assert asked == ["a", "b", "ab"]
     assert holds(pd.Series([], dtype="string"), judge).tolist() == []
+
+
+def test_texts_are_numbered_as_pandas_does_whether_rows_share_them_or_not():
+    shared = ["step", "step/h.0"]
+    for texts in ([], [*shared, *shared], [*shared, *("".join(text) for text in shared), "a", shared[0]]):
+        column = pd.Series(texts, dtype="str")
+        for found, expected in zip(coded(column), pd.factorize(column.to_numpy(object)), strict=True):
+            assert found.tolist() == expected.tolist()
