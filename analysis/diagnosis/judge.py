@@ -189,8 +189,8 @@ def _weighed(e: Evidence, rules: tuple[Rule, ...], fired: Bools, may: Bools, abl
     """Return how sure each rule's cause is, and for which kernels the counters name a cause that no rule of it found.
 
     The causes compete, but for those that counters refute or whose cure saves nothing. A rule that fires multiplies the
-    odds of its cause by its own. Where no unit is full, the
-    counters may name a cause alone, if a rule can state the bound of its cure and nothing refutes it.
+    odds of its cause by its own. Where no unit is full, the counters may name a cause alone, if a rule can state the
+    bound of its cure and nothing refutes it. Where the issue slots are full, the cure has to remove instructions.
     """
     chances = likelihood.chances(e)
     odds = np.asarray([1 / (1 - rule.sure) for rule in rules])[:, None] * fired
@@ -203,7 +203,8 @@ def _weighed(e: Evidence, rules: tuple[Rule, ...], fired: Bools, may: Bools, abl
     refuted = np.stack([able[own == at].any(axis=0) & ~may[own == at].any(axis=0) for at in range(len(causes))])
     share = np.where(refuted, 0, share)
     share /= np.maximum(share.sum(axis=0), 1e-9)
-    waits = ~full_pipe(e) & (e.roof < FILLED)
+    fewer = np.asarray([rule.model == "issue slots" for rule in rules])[:, None]  # cures that remove instructions
+    waits = ~full_pipe(e) & (e.roof < FILLED) & (fewer | (e.busy["issue"] < FILLED))
     return share[own], may & ~(of > 0)[own] & waits & (share[own] >= LEAST_SURE)
 
 

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from analysis.diagnosis.evidence import Evidence
-from analysis.diagnosis.judge import all_rules
+from analysis.diagnosis.judge import all_rules, judge
 from analysis.diagnosis.kernel_rules.quantities import apart, out_of_order, scans
 from analysis.diagnosis.kernel_rules.rule import Rule
 from analysis.diagnosis.limits import find_limits
@@ -58,3 +58,61 @@ def test_a_warp_that_reads_what_others_stored_waits_for_shared_memory(words: int
     }
     e = launch(shared_bytes_per_block=1024 + 4 * words, **stalls)  # a tenth of the time is work, a fifth of that is 2 %
     assert bool(scans(e)[0]) is reads
+
+
+STREAM = {  # 128 MiB in 52 us, about 83 % of what DRAM delivers; each lane loads 16 bytes
+    "duration_ns": 5.2e4, "dram_read_bytes": 2.0**27, "l2_read_bytes": 2.0**27, "global_load_bytes": 2.0**27,
+    "global_load_requests": 2.0**18, "sectors_per_request_load": 16.0, "inst_issued": 2.5e6, "stall_long_scoreboard": 50.0,
+    "l2_hit_frac": 0.01, "grid": "1056x1x1", "waves": 1.0,
+}  # fmt: skip
+TILES = {  # FP32 units work half of the time, on 16 KiB of shared memory
+    "duration_ns": 1e6, "flops_fp32": 3e10, "inst_issued": 7e8, "shared_bytes_per_block": 17408.0, "stall_wait": 2.0,
+    "stall_not_selected": 1.5, "stall_short_scoreboard": 0.4, "sectors_per_request_load": 16.0, "grid": "1056x1x1",
+    "waves": 1.0, "l2_hit_frac": 0.7,
+}  # fmt: skip
+REST = dict.fromkeys(
+    ("dram_write_bytes", "l2_write_bytes", "global_store_bytes", "flops_fp32", "flops_fp16", "flops_fp64", "local_bytes",
+     "stall_barrier", "stall_mio_throttle", "stall_short_scoreboard", "stall_lg_throttle", "stall_wait", "stall_membar",
+     "stall_not_selected", "stall_math_pipe_throttle", "stall_long_scoreboard", "stall_drain", "stall_no_instruction",
+     "flops_tensor_fp16", "flops_tensor_fp64", "stall_gmma"), 0.0,
+) | {"occupancy_achieved_frac": 0.95, "occupancy_theoretical_frac": 1.0, "shared_bytes_per_block": 1024.0, "registers": 32.0,
+     "sm_clock_hz": 1.9e9, "l1_bytes": 2.0**27}  # fmt: skip
+
+
+def tile_bytes(moved: float, loads: float) -> dict[str, float]:
+    """Return the traffic of a kernel that moves so many bytes, half of them read, and loads each so often."""
+    read = {"dram_read_bytes": moved / 2, "l2_read_bytes": moved / 2, "global_load_bytes": loads * moved / 2}
+    return {**read, "dram_write_bytes": moved / 2, "l2_write_bytes": moved / 2, "global_load_requests": loads * moved / 1024}
+
+
+@pytest.mark.parametrize(("cause", "defect", "clean"), [
+    # Integers of 64 bits, of which a few bits are used: 0.6 instructions of a lane for each byte.
+    ("wide_data", STREAM, {
+        "the largest of 16-bit numbers": {"flops_fp16": 2.0**26},
+        "the largest of 16-bit numbers, by comparisons that no counter counts": {"kernel": "largest(__nv_bfloat16 const*, int*)"},
+        "a histogram of bytes": {"inst_issued": 4.2e6},
+        "a parity of bits": {"inst_issued": 8e6},
+        "a sum in FP32": {"flops_fp32": 2.0**25},
+        "a dot product in FP32": {"flops_fp32": 2.0**25, "global_load_requests": 2.0**18},
+        "a norm in FP32": {"flops_fp32": 2.0**26},
+    }),
+    # 2470 x 2470 in 16 bits: 24 MB of operands and 12 MB of results, and tiles that many blocks load.
+    ("fp32_for_matrix", TILES | tile_bytes(2.4e7, 16) | {"kernel": "product(__half const*, __half const*, float*)"}, {
+        "bodies that attract each other": tile_bytes(8.8e6, 8.7) | {"kernel": "gravity"},
+        "bodies in 16 bits": tile_bytes(4e6, 8.7),
+        "charges that one block after another visits": tile_bytes(1e6, 60) | {"kernel": "potential"},
+        "a long polynomial of each element of a tile": tile_bytes(2.4e7, 1),
+        "rounds of a cipher in FP32": tile_bytes(3e5, 1) | {"kernel": "rounds"},
+        "a product in FP32": tile_bytes(7.4e7, 16) | {"kernel": "product"},
+    }),
+])  # fmt: skip
+def test_clean_kernels_of_other_kinds_get_no_advice(
+    cause: str, defect: dict[str, Any], clean: dict[str, dict[str, Any]]
+) -> None:
+    names = ["planted", *clean]
+    rows = pd.DataFrame([{"block": "256x1x1", "kernel": "k", **REST, **defect, **clean.get(name, {})} for name in names])
+    limits = find_limits(find_device("NVIDIA H100 80GB HBM3"), 132)
+    assert limits is not None
+    said = judge(rows, limits)
+    assert list(said.why) == [""] * len(names)
+    assert [[one.defect for one in said.of(place)] for place in range(len(names))] == [[cause], *[[]] * len(clean)]

@@ -90,6 +90,7 @@ BLOCKS = (
          (_(at_barrier=0.25), _(shared=1023), _(at_membar=0.006), _(at_long_scoreboard=0.09),
           _(at_barrier=0.75, at_long_scoreboard=0.0, at_short_scoreboard=0.05)),
          (_(at_membar=0.005), _(at_barrier=0.75, at_long_scoreboard=0.0, at_short_scoreboard=0.06)),
+         (_(at_short_scoreboard=0.26),), (_(at_short_scoreboard=0.25),),  # two of eight warps
          left=((_(at_barrier=1.0, floor_issue=5000), 2250.0), (_(at_barrier=0.25), 750_000.0))),
     Case(blocks.RULES[4], _(at_barrier=0.26, at_long_scoreboard=0.1, shared=1023),
          (_(at_barrier=0.25), _(at_long_scoreboard=0.09), _(shared=1024)), left=NO_WAIT),
@@ -154,13 +155,15 @@ FULL_PIPE = ((_(at_math_pipe_throttle=0.34), _(busy_dram=0.81)), (_(at_math_pipe
 OF_INSTRUCTIONS = (
     Case(instructions.RULES[0], _(busy_issue=0.61, inst_issued=1000, flops_fp32=2001, shared=0, at_mio_throttle=0.24, busy_fp64=0.49),
          (_(busy_issue=0.6), _(flops_fp32=2000), _(flops_fp32=8000), _(shared=1), _(at_mio_throttle=0.25), _(busy_fp64=0.5)),
-         (_(flops_fp32=7999),), (_(threads_per_inst=28.5),), (_(threads_per_inst=28),),
-         ((_(floor_issue=6400, inst_issued=1000, flops_fp32=16_000), 2600.0), (_(floor_issue=6400, inst_issued=1000), 1800.0))),
+         (_(flops_fp32=7999),), (_(threads_per_inst=28.5), _(flops_fp32=16_001)), (_(threads_per_inst=28), _(flops_fp32=16_000)),
+         ((_(floor_issue=6400, inst_issued=1000, flops_fp32=16_000), 2600.0), (_(floor_issue=6400, inst_issued=1000), 1800.0),
+          (_(floor_xu=6400, inst_issued=1000, flops_fp32=16_000), 2600.0), (_(floor_xu=6400, inst_issued=1000), 1800.0))),
     Case(instructions.RULES[1], _(threads_per_inst=23.9, busy_issue=0.61), (_(threads_per_inst=24), _(busy_issue=0.6)), (),
-         (_(threads_per_inst=28.5),), (_(threads_per_inst=28),), ((_(floor_issue=3200, threads_per_inst=16), 2600.0),)),
+         (_(threads_per_inst=28.5),), (_(threads_per_inst=28),),
+         ((_(floor_issue=3200, threads_per_inst=16), 2600.0), (_(floor_xu=3200, threads_per_inst=16), 2600.0))),
     Case(instructions.RULES[2], _(busy_issue=0.61, inst_issued=1000, flops_fp32=639, busy_dram=0.11, tensor_flops=0, shared=0),
          (_(busy_issue=0.6), _(flops_fp32=640), _(busy_dram=0.1), _(tensor_flops=1), _(shared=1)),
-         left=((_(floor_issue=5000), 2250.0), *gone("l1", "xu"))),
+         (), (_(flops_fp32=16_001),), (_(flops_fp32=16_000),), left=((_(floor_issue=5000), 2250.0), *gone("l1", "xu"))),
     Case(instructions.RULES[3], _(busy_xu=0.61, flops_fp32=1251, functions=1000),
          (_(busy_xu=0.6), _(busy_fp64=0.01), _(flops_fp32=1250)),
          left=((_(floor_xu=5000, floor_issue=5000, inst_issued=1e6, functions=3.2e6), 2750.0),  # 700,000 are left, 400 a ns
@@ -183,8 +186,9 @@ OF_INSTRUCTIONS = (
     Case(instructions.RULES[9], _(busy_fp32=0.26, tensor_flops=0, shared=1025, flops_fp32=2e9, dram_read_bytes=5_999_999, written=0,
                                   of_16_bits=False),  # 1000 x 1000: two million elements of 24 bits are 6 MB
          (_(busy_fp32=0.25), _(tensor_flops=1), _(shared=1024), _(written=34_000_001)), (_(written=34_000_000),),
-         (_(dram_read_bytes=6_000_000), _(dram_read_bytes=6_000_001, flops_fp16=0)),
-         (_(dram_read_bytes=6_000_001, flops_fp16=1), _(dram_read_bytes=6_000_001, of_16_bits=True)),
+         (_(dram_read_bytes=6_000_000), _(dram_read_bytes=6_000_001, flops_fp16=0), _(dram_read_bytes=2_999_999), _(loaded=8_999_998)),
+         (_(dram_read_bytes=6_000_001, flops_fp16=1), _(dram_read_bytes=6_000_001, of_16_bits=True), _(dram_read_bytes=3_000_001),
+          _(loaded=8_999_999), _(loaded=1, l2_read_bytes=8_999_999), _(dram_read_bytes=2_999_999, loaded=1, closed=True)),
          ((_(floor_fp32=5000, floor_issue=5000, flops_fp32=2e6), 9000.0), (_(floor_fp32=5000, floor_issue=5000, flops_fp32=0), 1000.0))),
     Case(instructions.RULES[10], _(tensor_flops=1, busy_tensor=0.29, at_long_scoreboard=0.51, shared=0, loaded=4001, dram_read_bytes=1000),
          (_(tensor_flops=0), _(busy_tensor=0.3), _(at_long_scoreboard=0.5), _(shared=1), _(loaded=4000)),
@@ -318,9 +322,10 @@ OF_MEMORY = (
     Case(memory.RULES[14], _(dram_read_bytes=2000, accessible_bytes=1333, l2_read_bytes=1400, busy_dram=0.46),
          (_(accessible_bytes=1334), _(dram_read_bytes=1500, accessible_bytes=1000), _(l2_read_bytes=1399), _(busy_dram=0.45)), (), (_(accessible_bytes=2000),), (_(accessible_bytes=1999),),
          ((_(dram_read_bytes=2000, accessible_bytes=1000, written=300), 1300 + 1500.0),)),
-    Case(memory.RULES[15], _(busy_dram=0.71, dram_read_bytes=1000, written=99, loaded=2099, flops_fp32=600),
-         (_(busy_dram=0.7), _(written=100), _(loaded=2100), _(flops_fp32=601)), (), (_(coalescing_load_frac=0.89),),
-         (_(coalescing_load_frac=0.9),), ((_(floor_dram=8000), 2000.0), (_(floor_l2=8000), 2000.0), (_(floor_l1=8000), 2000.0))),
+    Case(memory.RULES[15], _(busy_dram=0.71, dram_read_bytes=1000, written=99, loaded=2099, flops_fp32=199, inst_issued=65),
+         (_(busy_dram=0.7), _(written=100), _(loaded=2100), _(flops_fp32=200)), (),
+         (_(coalescing_load_frac=0.89), _(inst_issued=66), _(flops_fp16=210), _(of_16_bits=True)),
+         (_(coalescing_load_frac=0.9), _(flops_fp16=209)), ((_(floor_dram=8000), 2000.0), (_(floor_l2=8000), 2000.0), (_(floor_l1=8000), 2000.0))),
     Case(memory.RULES[16], _(dram_read_bytes=1000, written=251, minimum_bytes=1000, l2_read_bytes=700, busy_dram=0.46, sectors=16),
          (_(written=250), _(minimum_bytes=1001), _(l2_read_bytes=699), _(busy_dram=0.45), _(sectors=17), _(coalescing_load_frac=0.89)),
          (_(coalescing_load_frac=0.9),), (_(written=100),), (_(written=101),),
@@ -362,7 +367,7 @@ def test_what_a_cure_leaves(rule: Rule, cells: dict[str, Any], left: float) -> N
 
 
 FEW_WARPS = (_(occupancy_theoretical_frac=0.91), _(occupancy_theoretical_frac=0.9))
-NO_SHARED = (_(shared=0, at_mio_throttle=1.0), _(shared=1, at_mio_throttle=0.05))
+NO_SHARED = (_(shared=0, at_mio_throttle=1.0), _(shared=1, at_mio_throttle=0.2))
 NO_BARRIER = (_(at_barrier=0.049), _(at_barrier=0.05))
 ABSENT = {
     "narrow_accesses": (_(sectors=4), _(sectors=3.9)), "wide_data": (_(busy_dram=0.49), _(busy_dram=0.5)),
@@ -372,10 +377,13 @@ ABSENT = {
     "no_overlap": (_(at_long_scoreboard=0.02, at_barrier=0.02), _(at_long_scoreboard=0.03, at_barrier=0.02)),
     "shared_bank_conflicts": NO_SHARED, "shared_instruction_bound": NO_SHARED, "shared_atomics_one_address": NO_SHARED,
     "constant_divergence": (_(at_mio_throttle=0.049), _(at_mio_throttle=0.05)),
+    "special_functions": (_(busy_xu=0.0), _(busy_xu=0.01)),
     "fp64_by_accident": (_(flops_fp64=0), _(flops_fp64=0, flops_tensor_fp64=1)),
     "tensor_starved": (_(tensor_flops=0), _(tensor_flops=0, tensor_active_frac=0.01)),
     "register_spills": (_(local_bytes=0), _(local_bytes=1)), "local_array": (_(local_bytes=0), _(local_bytes=1)),
     "occupancy_registers": FEW_WARPS, "occupancy_shared": FEW_WARPS, "occupancy_block_size": FEW_WARPS,
+    "tail_effect": (_(waves=1.0), _(waves=1.01)),
+    "uneven_blocks": (_(filling=0.91), _(filling=0.91, sm_active_frac=0.89)),
     "dependent_chain": (_(at_wait=0.049), _(at_wait=0.05)),
     "instruction_cache": (_(at_no_instruction=0.049), _(at_no_instruction=0.05)),
 }  # fmt: skip

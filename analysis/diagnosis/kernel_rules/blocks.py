@@ -84,8 +84,9 @@ RULES = (
         "latency x parallelism",
         "Warps spend a quarter of their time at barriers. The block keeps a word or more for each thread in shared "
         "memory, so one warp works on what all others have stored.",
-        "All warps share the work between barriers.",
+        "More than two warps of the block wait for shared memory.",
         ("stall_barrier", "stall_long_scoreboard"),
+        refutes=lambda e: e.queue > 2 * WARP / e.threads,
     ),
     Rule(
         "uneven_warps",

@@ -13,6 +13,8 @@ from analysis.diagnosis.kernel_rules.quantities import (
     flops,
     from_shared,
     operand_bits,
+    product_bits,
+    shared_once,
     slots,
     useful,
 )
@@ -30,26 +32,28 @@ RULES = (
             & (e.queue < 0.25)
             & (e.busy["fp64"] < HALF)
         ),
-        lambda e: e.after(issue=e.floors["issue"] * np.maximum(useful(e), 1 / 8)),
+        lambda e: e.after(
+            issue=e.floors["issue"] * np.maximum(useful(e), 1 / 8), xu=e.floors["xu"] * np.maximum(useful(e), 1 / 8)
+        ),
         0.7,
         "issue slots",
         "Issue slots are the limit. Fewer than an eighth of the lanes compute, but more than one in 32, so lanes are "
         "inactive.",
         "threads_per_inst is near 32.",
         ("inst_issued", "flops_fp32"),
-        refutes=lambda e: e["threads_per_inst"] > 28,
+        refutes=lambda e: (e["threads_per_inst"] > 28) | (useful(e) > 0.25),
     ),
     Rule(
         "divergence",
         ("inst_issued", "threads_per_inst"),
         lambda e: (e["threads_per_inst"] < 0.75 * WARP) & (e.busy["issue"] > BUSY),
-        lambda e: e.after(issue=e.floors["issue"] * e["threads_per_inst"] / WARP),
+        lambda e: e.after(**{one: e.floors[one] * e["threads_per_inst"] / WARP for one in ("issue", "xu")}),
         0.9,
         "issue slots",
         "A quarter of the lanes or more is inactive, and issue slots are the limit.",
         "threads_per_inst is near 32.",
         ("threads_per_inst", "inst_issued"),
-        (),
+        ("xu",),
         FULL,
         True,
         refutes=lambda e: e["threads_per_inst"] > 28,
@@ -69,8 +73,9 @@ RULES = (
         "issue slots",
         "Issue slots are the limit, although the kernel moves data and computes almost nothing in floating point. So "
         "integer and address arithmetic fill the slots.",
-        "The machine code has no division: no MUFU.RCP and no call.",
+        "The machine code has no division: no MUFU.RCP and no call. Or FP32 takes a quarter of the issue slots.",
         ("inst_issued", "flops_fp32", "dram_read_bytes"),
+        refutes=lambda e: useful(e) > 0.25,
     ),
     Rule(
         "special_functions",
@@ -185,12 +190,14 @@ RULES = (
         "FP32 units multiply tiles from shared memory, 50 FLOPs or more for each byte of DRAM. The kernel's name has a "
         "16-bit type, or its operands have less than 24 bits if it is a product of square matrices. So they have 16 "
         "bits, and tensor cores can multiply them. Or it is a library's product, whose caller can allow TF32.",
-        "The results need all bits of FP32, or the kernel is not a matrix product.",
+        "The results need all bits of FP32, or the kernel is not a matrix product: as one, its mean element would have "
+        "less than 8 bits, or no two blocks load the same operand.",
         ("flops_fp32", "dram_read_bytes"),
         ("fp32",),
         refutes=lambda e: (
             ~((operand_bits(e) < 24) | (e["flops_fp16"] > 0) | e.of_16_bits | e.closed)
             | ((e.shared <= 0) & (e["flops_fp32"] > 1000 * e.loaded))  # tiles in registers give 128 a loaded byte
+            | (~e.closed & ((product_bits(e) < 8) | shared_once(e)))
         ),
     ),
     Rule(

@@ -22,6 +22,7 @@ from analysis.diagnosis.kernel_rules.quantities import (
     in_order,
     in_turn,
     moved,
+    narrow,
     no_load,
     out_of_order,
     pieces,
@@ -353,22 +354,23 @@ RULES = (
     ),
     Rule(
         "wide_data",
-        (*LOADS, "dram_read_bytes", "flops_fp32"),
+        (*LOADS, "dram_read_bytes", "flops_fp32", "inst_issued"),
         lambda e: (
             (e.busy["dram"] > 0.7)
             & (e["dram_read_bytes"] > 10 * e.written)
             & (reuse(e) < 2.1)
-            & (e["flops_fp32"] <= 0.6 * e["dram_read_bytes"])
+            & (e["flops_fp32"] < 0.2 * e["dram_read_bytes"])
         ),
         lambda e: e.after(dram=e.floors["dram"] / 8, l2=e.floors["l2"] / 8, l1=e.floors["l1"] / 8),
         0.5,
         "bytes",
-        "DRAM limits the kernel. It reads its data once, writes little, and computes less than one multiply-add for "
-        "every four bytes. So only fewer bytes an element make it faster. Counters do not tell the values of the "
-        "elements.",
-        "The values need all their bits, or loads use a part of their sectors (coalescing_load_frac).",
-        ("dram_read_bytes", "flops_fp32"),
-        refutes=lambda e: e["coalescing_load_frac"] < 0.9,
+        "DRAM limits the kernel. It reads its data once, writes little, and computes in FP32 on fewer than four in "
+        "five words. Its lanes execute fewer instructions than they load bytes, so an element has more than a byte. So "
+        "only fewer bytes an element make it faster. Counters do not tell the values of the elements.",
+        "The values need all their bits, loads use a part of their sectors (coalescing_load_frac), or the kernel "
+        "computes in 16 bits.",
+        ("dram_read_bytes", "flops_fp32", "inst_issued"),
+        refutes=lambda e: (e["coalescing_load_frac"] < 0.9) | narrow(e),
     ),
     Rule(
         "block_order_l2",

@@ -400,12 +400,41 @@ def operand_bits(e: Evidence) -> Floats:
     return np.asarray(e["dram_read_bytes"] * 8 / np.maximum(2 * side**2, 1))
 
 
+def product_bits(e: Evidence) -> Floats:
+    """Return the most bits that the mean element may have, if the kernel multiplies matrices of any shape.
+
+    A product of M x K and K x N takes MNK multiply-adds. Its three matrices have at least 3 (MNK)^(2/3) elements, by
+    the inequality of Loomis and Whitney. DRAM moves each of them once or more.
+    """
+    elements = 3 * np.cbrt(e["flops_fp32"] / 2) ** 2
+    return np.asarray(moved(e) * 8 / np.maximum(elements, 1))
+
+
+def narrow(e: Evidence) -> Bools:
+    """Return whether the loaded elements may be bytes already, or have 16 bits by arithmetic or by name.
+
+    An element takes an instruction of a lane or more. So fewer of these than loaded bytes prove wider elements.
+    """
+    bytes_each = WARP * e["inst_issued"] >= e.loaded
+    return np.asarray(bytes_each | (e["flops_fp16"] > 0.1 * e.loaded) | e.of_16_bits)
+
+
+def shared_once(e: Evidence) -> Bools:
+    """Return whether loads touch each byte of DRAM about once: no two blocks use one operand, as tiles of a product do."""
+    return np.asarray(np.fmax(e.loaded, e["l2_read_bytes"]) < 1.5 * e["dram_read_bytes"])
+
+
 def from_shared(e: Evidence) -> Floats:
     """Return the time if a table of constants were in shared memory, where lanes with different words collide, too.
 
     Known kernels with such lookups issue in at most 0.27 of their slots; the bound allows a third.
     """
     return e.after(issue=3 * e.floors["issue"])
+
+
+def unqueued_shared(e: Evidence) -> Bools:
+    """Return whether warps queue for shared memory less than a fifth of their time: no cure of it wins a factor of 1.25."""
+    return np.asarray((e.shared <= 0) | (e.queue < 0.2))
 
 
 # Where a cause cannot be, whatever rules and weights say: its unit has no work, or nothing waits for it.
@@ -418,10 +447,11 @@ NOWHERE: dict[str, Callable[[Evidence], Bools]] = {
     "uneven_warps": lambda e: e.waits("barrier") < 0.05,
     "one_warp_reduction": lambda e: e.waits("barrier") < 0.05,
     "no_overlap": lambda e: e.waits("long_scoreboard", "barrier") < 0.05,
-    "shared_bank_conflicts": lambda e: (e.shared <= 0) | (e.queue < 0.05),
-    "shared_instruction_bound": lambda e: (e.shared <= 0) | (e.queue < 0.05),
-    "shared_atomics_one_address": lambda e: e.shared <= 0,
+    "shared_bank_conflicts": unqueued_shared,
+    "shared_instruction_bound": unqueued_shared,
+    "shared_atomics_one_address": unqueued_shared,
     "constant_divergence": lambda e: e.queue < 0.05,
+    "special_functions": lambda e: e.busy["xu"] <= 0,
     "fp64_by_accident": lambda e: e["flops_fp64"] + e.filled("flops_tensor_fp64") <= 0,
     "tensor_starved": lambda e: (e.tensor_flops <= 0) & ~(e["tensor_active_frac"] > 0),
     "register_spills": lambda e: e["local_bytes"] <= 0,
@@ -429,6 +459,8 @@ NOWHERE: dict[str, Callable[[Evidence], Bools]] = {
     "occupancy_registers": lambda e: e["occupancy_theoretical_frac"] > 0.9,
     "occupancy_shared": lambda e: e["occupancy_theoretical_frac"] > 0.9,
     "occupancy_block_size": lambda e: e["occupancy_theoretical_frac"] > 0.9,
+    "tail_effect": lambda e: e["waves"] <= 1,
+    "uneven_blocks": lambda e: (e.filling > 0.9) & ~(e["sm_active_frac"] < 0.9),
     "dependent_chain": lambda e: e.waits("wait") < 0.05,
     "instruction_cache": lambda e: e.waits("no_instruction") < 0.05,
 }
