@@ -203,8 +203,8 @@ def _weighed(e: Evidence, rules: tuple[Rule, ...], fired: Bools, may: Bools, abl
     refuted = np.stack([able[own == at].any(axis=0) & ~may[own == at].any(axis=0) for at in range(len(causes))])
     share = np.where(refuted, 0, share)
     share /= np.maximum(share.sum(axis=0), 1e-9)
-    fewer = np.asarray([rule.model == "issue slots" for rule in rules])[:, None]  # cures that remove instructions
-    waits = ~full_pipe(e) & (e.roof < FILLED) & (fewer | (e.busy["issue"] < FILLED))
+    removes = np.asarray([rule.model in ("issue slots", "roof") for rule in rules])[:, None]  # instructions
+    waits = ~full_pipe(e) & (e.roof < FILLED) & (removes | (e.busy["issue"] < FILLED))
     return share[own], may & ~(of > 0)[own] & waits & (share[own] >= LEAST_SURE)
 
 

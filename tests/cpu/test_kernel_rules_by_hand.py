@@ -82,7 +82,12 @@ REST = dict.fromkeys(
 def tile_bytes(moved: float, loads: float) -> dict[str, float]:
     """Return the traffic of a kernel that moves so many bytes, half of them read, and loads each so often."""
     read = {"dram_read_bytes": moved / 2, "l2_read_bytes": moved / 2, "global_load_bytes": loads * moved / 2}
-    return {**read, "dram_write_bytes": moved / 2, "l2_write_bytes": moved / 2, "global_load_requests": loads * moved / 1024}
+    return {
+        **read,
+        "dram_write_bytes": moved / 2,
+        "l2_write_bytes": moved / 2,
+        "global_load_requests": loads * moved / 1024,
+    }
 
 
 @pytest.mark.parametrize(("cause", "defect", "clean"), [
@@ -110,7 +115,9 @@ def test_clean_kernels_of_other_kinds_get_no_advice(
     cause: str, defect: dict[str, Any], clean: dict[str, dict[str, Any]]
 ) -> None:
     names = ["planted", *clean]
-    rows = pd.DataFrame([{"block": "256x1x1", "kernel": "k", **REST, **defect, **clean.get(name, {})} for name in names])
+    rows = pd.DataFrame(
+        [{"block": "256x1x1", "kernel": "k", **REST, **defect, **clean.get(name, {})} for name in names]
+    )
     limits = find_limits(find_device("NVIDIA H100 80GB HBM3"), 132)
     assert limits is not None
     said = judge(rows, limits)

@@ -413,14 +413,15 @@ def product_bits(e: Evidence) -> Floats:
 def narrow(e: Evidence) -> Bools:
     """Return whether the loaded elements may be bytes already, or have 16 bits by arithmetic or by name.
 
-    An element takes an instruction of a lane or more. So fewer of these than loaded bytes prove wider elements.
+    An element takes an instruction of a lane or more. So fewer of these than loaded bytes prove wider elements. Of a
+    library's kernel, the caller knows the type.
     """
-    bytes_each = WARP * e["inst_issued"] >= e.loaded
+    bytes_each = (WARP * e["inst_issued"] >= e.loaded) & ~e.closed
     return np.asarray(bytes_each | (e["flops_fp16"] > 0.1 * e.loaded) | e.of_16_bits)
 
 
 def shared_once(e: Evidence) -> Bools:
-    """Return whether loads touch each byte of DRAM about once: no two blocks use one operand, as tiles of a product do."""
+    """Return whether loads touch each byte of DRAM about once: blocks share no operand, as tiles of a product do."""
     return np.asarray(np.fmax(e.loaded, e["l2_read_bytes"]) < 1.5 * e["dram_read_bytes"])
 
 
@@ -433,7 +434,7 @@ def from_shared(e: Evidence) -> Floats:
 
 
 def unqueued_shared(e: Evidence) -> Bools:
-    """Return whether warps queue for shared memory less than a fifth of their time: no cure of it wins a factor of 1.25."""
+    """Return whether warps queue for shared memory less than a fifth of their time, so that its cure wins little."""
     return np.asarray((e.shared <= 0) | (e.queue < 0.2))
 
 
