@@ -365,8 +365,9 @@ RULES = (
         0.5,
         "bytes",
         "DRAM limits the kernel. It reads its data once, writes little, and computes in FP32 on fewer than four in "
-        "five words, or is a library's and reads what its caller stores in FP32. Its lanes execute fewer instructions than they load bytes, so an element has more than a byte. So "
-        "only fewer bytes an element make it faster. Counters do not tell the values of the elements.",
+        "five words, or is a library's and reads what its caller stores in FP32. Its lanes execute fewer instructions "
+        "than they load bytes, so an element has more than a byte. So only fewer bytes an element make it faster. "
+        "Counters do not tell the values of the elements.",
         "The values need all their bits, loads use a part of their sectors (coalescing_load_frac), or the kernel "
         "computes in 16 bits.",
         ("dram_read_bytes", "flops_fp32", "inst_issued"),
