@@ -22,6 +22,7 @@ from analysis.diagnosis.spans import show_findings
 from analysis.diagnosis.step_tables import answer_steps
 from analysis.facts import Facts
 from analysis.formats.report import (
+    LOST,
     Condition,
     Coverage,
     Equality,
@@ -101,7 +102,9 @@ def analyse(
         kernels=facts.once(ran.list_kernels) if whole else [],
         tables=convert([table.entry(rows) for table, rows in listed.items()], list[ReportTable]),
         figures=[],
-        missing=sorted(dict.fromkeys(missing), key=lambda one: one.reason == Reason.IMPRECISE),
+        missing=sorted(
+            dict.fromkeys(missing), key=lambda one: (one.reason not in LOST, one.reason == Reason.IMPRECISE)
+        ),
         files=[ReadFile(file.name, file.kind, file.rows) for file in capture.files],
         notes=every(declared, "note", facts) if whole else [],
     )

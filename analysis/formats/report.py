@@ -133,6 +133,10 @@ class Disposition(StrEnum):
     LEAVE = "leave"
 
 
+# What a capture should hold and does not: numbers over it are too small, so it is said first.
+LOST = (Reason.LOST_RECORDS, Reason.LOST_TIMES, Reason.LOST_LAUNCHES, Reason.CUT, Reason.UNREAD)
+
+
 class Confidence(StrEnum):
     """How sure a finding is."""
 

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterator
 
 from analysis.diagnosis.step_findings import KIND_OF_PART
-from analysis.formats.report import Report, StartUp, StartUpKind, Step, kinds
+from analysis.formats.report import Reason, Report, StartUp, StartUpKind, Step, kinds
 from analysis.formats.words import duration, share
 from analysis.page import colours, text
 
@@ -32,6 +32,11 @@ def program_line(report: Report, *, alone: bool = False) -> str:
     bare = ("GPU", "date")
     said = [f"{'' if name in bare else name + ' '}{text.shorten(known[name], 40)}" for name in _SAID if name in known]
     return " · ".join([*said, *unknown(report)])
+
+
+def lost(report: Report) -> list[str]:
+    """Return what the tool lost of the program, which makes the numbers below too small."""
+    return [f"Lost: {one.what}" for one in report.missing if one.reason in (Reason.LOST_RECORDS, Reason.LOST_TIMES)]
 
 
 def unknown(report: Report) -> list[str]:
@@ -86,7 +91,7 @@ def rows(step: Step) -> Iterator[tuple[str, str, float, float]]:
 
 def lines(report: Report, most: int = 2, bars: int = BARS) -> list[str]:
     """Return the head as lines of plain text: the program, then `most` steps, each with `bars` of its parts."""
-    found = [program_line(report)] if program_line(report) else []
+    found = [*filter(None, [program_line(report)]), *lost(report)]
     for number, step in enumerate(report.steps[:most]):
         found += ["", step_line(step, report.program.start_up if number == 0 else None)]
         for label, _, ns, frac in itertools.islice(rows(step), bars):

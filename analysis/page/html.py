@@ -144,7 +144,9 @@ def render_html(
         untrusted=untrusted,
         untrusted_sentence=markdown.UNTRUSTED_SENTENCE,
         mark=text.UNTRUSTED_MARK,
-        measured=text.clean(" · ".join(filter(None, [first.program_line(report), *_measured(report, tables)]))),
+        measured=text.clean(
+            " · ".join(filter(None, [*first.lost(report), first.program_line(report), *_measured(report, tables)]))
+        ),
         command={"full": (command := text.clean(report.program.command or "")), "short": text.shorten(command, _LINE)},
         steps=_steps(report),
         conditions=[_cleaned(c, "name", "value") for c in report.conditions],

@@ -12,6 +12,8 @@ import pytest
 from analysis.capture.load import load
 from analysis.formats.errors import InputError
 from analysis.formats.report import Missing, Reason
+from analysis.page import first
+from analysis.pipeline import analyse
 
 GPU = (
     "Start (ns),Duration (ns),CorrId,GrdX,GrdY,GrdZ,BlkX,BlkY,BlkZ,Reg/Trd,StcSMem (MB),DymSMem (MB),Bytes (MB),"
@@ -140,3 +142,10 @@ def test_launches_of_an_export_without_a_kernel_are_told(tmp_path: Path, recorde
     db.close()
     found = [one.what for one in load([tmp_path / "a.sqlite"]).missing if one.reason == Reason.LOST_RECORDS]
     assert found == ([f"the kernels of {lost} of 5 launch calls of a.sqlite"] if lost else [])
+
+
+def test_lost_records_come_first(tmp_path: Path) -> None:
+    (tmp_path / "log.txt").write_text(f"Importer error status: Importation failed.\n\n{GPU}")
+    report = analyse(load([tmp_path / "log.txt"]), None).report
+    assert report.missing[0].reason == Reason.LOST_RECORDS
+    assert f"Lost: {report.missing[0].what}" in first.lines(report)
