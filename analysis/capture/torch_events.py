@@ -12,7 +12,8 @@ import re
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from operator import attrgetter
 from typing import Annotated, Any, TypeVar
 
@@ -24,6 +25,7 @@ import pyarrow.compute as pc
 
 from analysis.capture.model import IntArray
 from analysis.formats.errors import InputError
+from analysis.formats.system import aside
 
 GZIP = b"\x1f\x8b"
 AGAIN = "write it again with `prof.export_chrome_trace(...)`"
@@ -32,6 +34,7 @@ MOST_BYTES = 8 << 30  # the largest size of an unpacked trace
 _MOST_RATIO = 200  # of it and its gzip file: traces reach about 30, and a file made to fill the memory 1,000
 _SMALL_BYTES = 64 << 20  # of any ratio
 _BLOCK_BYTES = 4 << 20
+_LONG_BYTES = 64 << 20  # a trace that a second process helps to read
 _TAIL_BYTES = 1 << 16  # of a block, in which it may end
 _MOST_ENDS = 8  # places that are tried as the end of a block
 # Categories by kind; those with capitals come from PyTorch 1.8 to 1.11.
@@ -235,16 +238,49 @@ class Trace:
 
 
 def columns(raw: bytes | mmap.mmap, where: str) -> Trace:
-    """Read a trace, packed or not.
+    """Read a trace, packed or not; a long one in two processes.
 
     Raises: InputError: it is cut off or damaged.
     """
+    if cut := _middle(raw):
+        try:
+            return _read_halves(raw, where, *cut)
+        except InputError:
+            pass  # the middle stands in a text or a list, or the trace is damaged: read it in its order
+    return _read(_texts(raw, where), where)[0]
+
+
+def _middle(raw: bytes | mmap.mmap) -> tuple[int, int, int] | None:
+    """Return where the events of a long trace begin, where one in the middle seems to end, and where the next is."""
+    begin = _begin(raw[:_BLOCK_BYTES]) if len(raw) >= _LONG_BYTES and raw[:2] != GZIP else 0
+    middle = (begin + len(raw)) // 2
+    between = _BETWEEN.search(raw, middle, middle + _TAIL_BYTES) if begin else None
+    return (begin, between.start() + 1, between.end()) if between else None
+
+
+def _read_halves(raw: bytes | mmap.mmap, where: str, begin: int, end: int, start: int) -> Trace:
+    """Read the events before `end` here, and those from `start` on in a copy of this process.
+
+    The first half is a list in JSON only if neither an event was open at its end nor the list of events closed.
+    """
+    head = raw[:begin]
+    later = aside(lambda: _read(chain([head], _texts(raw, where, start)), where)[0])
+    first, kinds = _read(chain([b"["], _texts(raw, where, begin, end), [b"]"]), where)
+    second = later()
+    for kind, one in kinds.items():
+        one.join(second.events[kind])
+    return replace(
+        second, events={kind: one.whole() for kind, one in kinds.items()}, others=first.others + second.others
+    )
+
+
+def _read(texts: Iterator[bytes], where: str) -> tuple[Trace, dict[str, _Kind]]:
     kinds = {kind: _Kind(kind, where) for kind in ("gpu", "call", "mark", "module", "operator")}
     others: Counter[str] = Counter()
     devices: list[Device] = []
     rank, base = None, 0
     try:
-        for events, end in _blocks(_texts(raw, where)):
+        for events, end in _blocks(texts):
             _sort(events, kinds, others)
             if end is not None:
                 devices, rank, base = end.devices, end.distributed.rank, end.base if isinstance(end.base, int) else 0
@@ -252,22 +288,23 @@ def columns(raw: bytes | mmap.mmap, where: str) -> Trace:
         raise InputError(f"{where}: is not a trace of torch.profiler ({_reason(error)}); {AGAIN}.") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{where}: is a damaged trace or one cut off ({_reason(error)}); {AGAIN}.") from None
-    return Trace({kind: one.whole() for kind, one in kinds.items()}, others, devices, rank, base)
+    return Trace({kind: one.whole() for kind, one in kinds.items()}, others, devices, rank, base), kinds
 
 
 def _reason(error: Exception) -> str:
     return str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
 
 
-def _texts(raw: bytes | mmap.mmap, where: str) -> Iterator[bytes]:
-    """Yield the text of a trace in pieces."""
+def _texts(raw: bytes | mmap.mmap, where: str, begin: int = 0, end: int | None = None) -> Iterator[bytes]:
+    """Yield the text of a trace in pieces, or a part of one that is not packed."""
     if raw[:2] == GZIP:
         yield from _unpacked(raw, where)
         return
-    for at in range(0, len(raw), _BLOCK_BYTES):
+    end = len(raw) if end is None else end
+    for at in range(begin, end, _BLOCK_BYTES):
         if isinstance(raw, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
             raw.madvise(mmap.MADV_DONTNEED)  # what was read does not stay in the memory of this process
-        yield raw[at : at + _BLOCK_BYTES]
+        yield raw[at : min(at + _BLOCK_BYTES, end)]
 
 
 def _unpacked(raw: bytes | mmap.mmap, where: str) -> Iterator[bytes]:
@@ -385,6 +422,10 @@ class _Codes:
     def add(self, codes: list[int]) -> None:
         self.parts.append(np.array(codes, dtype=np.int32))
 
+    def join(self, more: Coded) -> None:
+        code: Any = np.array([self.of[value] for value in more.values], dtype=np.int32)
+        self.parts.append(code[more.code])
+
     def whole(self) -> Coded:
         return Coded(np.concatenate(self.parts or [np.empty(0, np.int32)]), list(self.of))
 
@@ -419,6 +460,20 @@ class _Kind:
                 codes.add([code[shape] for shape in shapes])
             said = [row for row, one in enumerate(details) if one.collective is not None]
             self.collectives += [(self.rows + row, details[row]) for row in said]
+
+    def join(self, more: Events) -> None:
+        """Add the events of a later part of the trace."""
+        for codes, coded in (
+            (self.names, more.names), (self.threads, more.threads), (self.categories, more.categories),
+            (self.grid, more.grid), (self.block, more.block),
+        ):  # fmt: skip
+            codes.join(coded)
+        self.times["ts"] += more.ts.chunks
+        self.times["dur"] += more.dur.chunks
+        for name, parts in self.numbers.items():
+            parts.append(pa.array(more.numbers[name]))
+        self.collectives += [(self.rows + row, one) for row, one in more.collectives]
+        self.rows += len(more)
 
     def whole(self) -> Events:
         joined = {name: pa.chunked_array(parts, pa.string()) for name, parts in self.times.items()}

@@ -177,6 +177,32 @@ def test_blocks_hold_what_the_whole_file_holds(size: int, pack: Any, monkeypatch
     assert sum(map(len, blocks)) == 21
 
 
+@pytest.mark.parametrize("inside", ["", "}, {" * 5000, [{"a": 1}] * 5000, "behind"])
+@pytest.mark.parametrize("is_list", [False, True])
+def test_two_processes_read_what_one_reads(inside: Any, is_list: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    events = [event("user_annotation", f"step{n % 3}", f"{n}.5", "1") for n in range(40)]
+    launches = [
+        text for n in range(40) for text in (call(f"{n}.6", n + 1), kernel(f"k{n % 7}", f"{n}.7", "0.2", n + 1))
+    ]
+    middle = event("user_annotation", "middle", "90", "1", said=inside)
+    texts = [*launches, middle, *launches[::-1], *events]
+    raw = f"[{', '.join(texts)}]".encode() if is_list else trace(*texts)
+    if inside == "behind":
+        raw = trace(*launches)[:-1] + b', "other": [' + b", ".join([b"{}"] * 9000) + b"]}"
+    whole = read(raw)
+    monkeypatch.setattr(torch_events, "_LONG_BYTES", 0)
+    cut = torch_events._middle(raw)
+    assert cut
+    if inside:
+        with pytest.raises(InputError):
+            torch_events._read_halves(raw, "t.json", *cut)
+    else:
+        assert len(torch_events._read_halves(raw, "t.json", *cut).events["gpu"]) == 80
+    found = read(raw)
+    for table in ("gpu_ops", "ranges", "calls"):
+        pd.testing.assert_frame_equal(getattr(found, table), getattr(whole, table))
+
+
 def test_a_list_of_events_is_a_trace() -> None:
     raw = f"[{kernel('k', '5', '1', 1)}, {call('1', 1)}]".encode()
     assert len(read(raw).gpu_ops) == 1
