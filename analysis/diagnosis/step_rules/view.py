@@ -173,7 +173,8 @@ class View:
 
     def named(self, pattern: str) -> Bools:
         """Return which operations have a name in which the pattern is found."""
-        return of_each(self.names, lambda name: bool(re.search(pattern, name)), bool)
+        search = re.compile(pattern).search
+        return of_each(self.names, lambda name: bool(search(name)), bool)
 
     @cached_property
     def keys(self) -> npt.NDArray[np.object_]:
