@@ -54,5 +54,5 @@ def library_of(names: Iterable[object], times: Iterable[float]) -> str:
     for name, ns in by_name.items():
         if library := next((one for one, pattern in _LIBRARIES if pattern.search(name)), ""):
             known[library] = known.get(library, 0.0) + ns
-    enough = sum(known.values()) > 0.05 * sum(by_name.values())
+    enough = sum(known.values()) > 0.05 * sum(by_name.values()) or any("at::native" in name for name in by_name)
     return max(known, key=lambda name: known[name]) if enough else "cuda"

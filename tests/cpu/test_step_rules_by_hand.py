@@ -23,6 +23,7 @@ from analysis.diagnosis.step_rules import (
     sync,
 )
 from analysis.diagnosis.step_rules.view import Proposal, View
+from analysis.diagnosis.vocabulary import library_of
 from analysis.formats.report import Confidence
 from analysis.replay.graph import NONE, OPERATION, STREAM
 from tests.by_hand import bools, graph, view
@@ -356,8 +357,11 @@ SGEMM, MUL, ADD = (
 
 @pytest.mark.parametrize(
     ("name", "ns", "proposed"),
-    [(SGEMM, 10_000.0, True), (SGEMM, 9_999.0, False), ("sgemm_tf32_tensorop", 90_000.0, False)],
-)
+    [
+        (SGEMM, 10_000.0, True), (SGEMM, 9_999.0, False), ("sgemm_tf32_tensorop", 90_000.0, False),
+        ("cudnn::detail::dgrad_engine<float, (int)512>", 10_000.0, True), ("dgrad_engine<__half>", 90_000.0, False),
+    ],
+)  # fmt: skip
 def test_products_in_fp32_of_a_hundredth_of_the_step_are_a_finding(name: str, ns: float, proposed: bool) -> None:
     base = graph([{}] * 2, [{"name": name, "ns": ns}, {}])
     one = found(kernels.propose, view(base))
@@ -367,6 +371,12 @@ def test_products_in_fp32_of_a_hundredth_of_the_step_are_a_finding(name: str, ns
         assert change is not None
         times = [change(base, share).o_duration[0] / ns for share in (0.0, 0.5, 1.0)]
         assert times == pytest.approx([0.6, 0.375, 0.15])
+        assert ("cudnn.allow_tf32" in one["precision"].do) is ("dgrad" in name)
+
+
+def test_one_kernel_of_pytorch_tells_its_library() -> None:
+    assert library_of(["nvjet_hsh", "at::native::elementwise_kernel"], [99.0, 1.0]) == "pytorch"
+    assert library_of(["mine", "loop_add_fusion"], [99.0, 1.0]) == "cuda"
 
 
 @pytest.mark.parametrize(

@@ -34,9 +34,10 @@ HALVES = (0.75, 0.45)  # time of a kernel with half as wide values: a part of it
 NARROW_READS = (0.9, 0.5)  # the same of one that reads a table: short rows leave sectors half empty
 _FP32 = re.compile(
     r"sgemm|f32f32_f32f32_f32|simt_|implicit_convolve_sgemm|gemmSN|gemm_?fp32|s(gemm|conv)_\d|fp32_fp32"
-    r"|fmha_cutlass\w_f32",
+    r"|fmha_cutlass\w_f32|[dw]grad\w*_engine<float",
     re.I,
 )
+_CONVOLUTION = "fprop|[dw]grad|convolve"
 _FP64 = re.compile(r"float64|complex128|<double2?\b|\bdouble2? ?(const ?)?\*|fft\w*<[^>]*\bdouble\b")
 # All that such a kernel reads and writes is narrower; it only computes in FP64.
 _NARROW = re.compile(r"\((?!.*\bdouble2? ?(const ?)?\*).*\b(float\d?|half2?|__half2?|int\d?) ?(const ?)?\*.*\)$")
@@ -107,6 +108,8 @@ def _precision(view: View) -> Iterator[Proposal]:
             continue
 
         by = "fp64" if needs == "FP64" else "no_tf32" if what == "product" and old else ""
+        if not by and view.time(wide & view.named(_CONVOLUTION)) > time / 2:
+            by = "convolution"
 
         def narrow(base: Graph, share: float, wide: Bools = wide, least: float = least, most: float = most) -> Graph:
             return changes.scale(base, wide, least + share * (most - least))

@@ -41,13 +41,15 @@ def propose(view: View) -> Iterator[Proposal]:
         busy = np.where(view.kernels, np.minimum(busy, base.o_duration), base.o_duration)
         return changes.drop(replace(base, o_duration=busy, c_gap=gap), moved)
 
+    kernels_ns, host_ns = view.of_step(of_kernels[1][view.kernels].sum()), view.of_step(of_gaps[1].sum())
+    waits = f"; kernels wait up to {duration(kernels_ns)} for them, the host up to {duration(host_ns)}"
+    if not kernels_ns + host_ns:
+        waits = "; nothing tells how long others wait for them"
     yield Proposal(
         kind="migration", about="unified memory", title="Prefetch unified memory",
         sentence=(
             f"{count_of(round(count), 'migration of unified memory moves', 'migrations of unified memory move')} "
-            f"{size_of(size)} in {duration(time)}; "
-            f"kernels wait up to {duration(view.of_step(of_kernels[1][view.kernels].sum()))} for them, "
-            f"the host up to {duration(view.of_step(of_gaps[1].sum()))}."
+            f"{size_of(size)} in {duration(time)}{waits}."
         ),
         change=prefetched, count=count, time_ns=time, bytes=size, wrong_if="each step touches other pages",
     )  # fmt: skip
