@@ -458,7 +458,7 @@ def test_pages_that_move_to_the_gpu_hold_no_host() -> None:
     page = {"name": up, "kind": "migration", "bytes": 1e6, "ns": 20_000.0, "start": 40_000, "call": -1}
     base = graph([{}, {"gap": 200_000.0}], [{"call": 0}, page, {"call": 1}])
     one = view(base)
-    assert "the host up to 0 µs" in found(migration.propose, one)["migration"].sentence
+    assert "the host" not in found(migration.propose, one)["migration"].sentence
     assert one.long_gaps.tolist() == [0, 200_000]
 
 
