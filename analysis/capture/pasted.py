@@ -54,9 +54,10 @@ def fenced(text: str) -> list[tuple[int, str]]:
 def headed(text: str) -> str:
     """Return a text in which each block of rows of a summary that lost its header has one."""
     made: list[str] = []
-    for is_row, group in itertools.groupby(text.split("\n"), lambda line: bool(_bare(line))):
-        lines = [line.rstrip("\r") for line in group]
-        names = [match[9] for line in lines if (match := _bare(line))] if is_row else []
+    read = ((line.rstrip("\r"), _bare(line)) for line in text.split("\n"))
+    for _, group in itertools.groupby(read, lambda one: one[1] is not None):
+        lines, rows = zip(*group, strict=True)
+        names = [row[9] for row in rows if row]
         told = next((told for told in _TOLD if any(re.match(told[0], name) for name in names)), None)
         if told:
             sums = ("Time (%)", "Total Time (ns)", told[1], *(f"{name} (ns)" for name in STATISTICS.split()), *told[2])

@@ -46,7 +46,10 @@ def do(kind: str, library: str) -> str:
 
 
 def library_of(names: Iterable[object], times: Iterable[float]) -> str:
-    """Return pytorch, jax, cupy or cuda: the library that launches most of the GPU's time, by the names of kernels."""
+    """Return pytorch, jax, cupy or cuda: the library that launches most of the GPU's time, by the names of kernels.
+
+    A twentieth of the time is enough, or one kernel that only PyTorch has.
+    """
     by_name: dict[str, float] = {}
     for name, ns in zip(names, times, strict=True):
         by_name[str(name)] = by_name.get(str(name), 0.0) + ns

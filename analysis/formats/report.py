@@ -133,7 +133,7 @@ class Disposition(StrEnum):
     LEAVE = "leave"
 
 
-# What a capture should hold and does not: numbers over it are too small, so it is said first.
+# Data that the capture lost. Sums are too small without it, so reports name it first.
 LOST = (Reason.LOST_RECORDS, Reason.LOST_TIMES, Reason.LOST_LAUNCHES, Reason.CUT, Reason.UNREAD)
 
 

@@ -374,6 +374,11 @@ def test_products_in_fp32_of_a_hundredth_of_the_step_are_a_finding(name: str, ns
         assert ("cudnn.allow_tf32" in one["precision"].do) is ("dgrad" in name)
 
 
+def test_convolutions_of_jax_need_no_switch_of_pytorch() -> None:
+    ops = [{"name": "wgrad_alg0_engine<float, 128>", "ns": 10_000.0}, {"name": "loop_add_fusion", "ns": 10_000.0}]
+    assert found(kernels.propose, view(graph([{}] * 2, ops)))["precision"].do == ""
+
+
 def test_one_kernel_of_pytorch_tells_its_library() -> None:
     assert library_of(["nvjet_hsh", "at::native::elementwise_kernel"], [99.0, 1.0]) == "pytorch"
     assert library_of(["mine", "loop_add_fusion"], [99.0, 1.0]) == "cuda"

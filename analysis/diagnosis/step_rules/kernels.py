@@ -108,8 +108,8 @@ def _precision(view: View) -> Iterator[Proposal]:
             continue
 
         by = "fp64" if needs == "FP64" else "no_tf32" if what == "product" and old else ""
-        if not by and view.time(wide & view.named(_CONVOLUTION)) > time / 2:
-            by = "convolution"
+        if not by and view.library in ("pytorch", "cuda") and view.time(wide & view.named(_CONVOLUTION)) > time / 2:
+            by = "convolution"  # what JAX and CuPy are told holds for these, too
 
         def narrow(base: Graph, share: float, wide: Bools = wide, least: float = least, most: float = most) -> Graph:
             return changes.scale(base, wide, least + share * (most - least))
