@@ -109,8 +109,9 @@ class Exchanged(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> Any:
+        gradient = gradient.contiguous()
         found = torch.empty_like(gradient)
-        dist.all_to_all_single(found, gradient.contiguous(), group=ctx.group)
+        dist.all_to_all_single(found, gradient, group=ctx.group)
         return found, None
 
 
