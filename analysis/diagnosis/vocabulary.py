@@ -42,7 +42,12 @@ def do(kind: str, library: str) -> str:
     """Return what to do about a cause in a program of a library: by default the cure in kinds.toml."""
     own = advice().get(kind, {})
     told = own.get(library) or own.get("any") or kinds()[kind_of(kind)]["cure"]
-    return begin(told) if re.match(r"[a-z]+ ", told) else told  # code keeps its case
+    return begun(told)
+
+
+def begun(told: str) -> str:
+    """Return advice as the begin of a sentence; code keeps its case."""
+    return begin(told) if re.match(r"[a-z]+ ", told) else told
 
 
 def library_of(names: Iterable[object], times: Iterable[float]) -> str:

@@ -563,6 +563,7 @@ def find_chains(nodes: Sequence[Node], work: Work) -> Iterator[list[Node]]:
 
 # Names -------------------------------------------------------------------------------------------------------
 
+_GELU = "manual GELU in eight operations"
 _MANUAL_GELU = sorted(["mul", "pow", "mul", "add", "mul", "tanh", "add", "mul"])
 _SOFTMAX = ("softmax", "_softmax", "_safe_softmax")
 _LAYER_NORM = ("native_layer_norm", "layer_norm")
@@ -581,7 +582,7 @@ def _pattern(names: tuple[str, ...]) -> str:
         if before <= {"mul", "div", "masked_fill", "where", "add", "copy"} and before & {"masked_fill", "where", "add"}:
             return "scale + mask + softmax" if before & {"mul", "div"} else "mask + softmax"
     if sorted(words) == _MANUAL_GELU:
-        return "manual GELU in eight operations"
+        return _GELU
     if words == ["add", "gelu"]:
         return "bias + GELU"
     if len(words) == 2 and words[0] == "add" and words[1] in _LAYER_NORM:
@@ -592,23 +593,26 @@ def _pattern(names: tuple[str, ...]) -> str:
 
 
 # Consecutive operations -> their name, and a ready-made kernel for them.
-_COMPILE = "torch.compile makes one kernel of it"
+_COMPILE, _FUSED = "torch.compile makes one kernel of it", "the optimiser's fused=True, or foreach=True"
 _KNOWN_PARTS = (
     (
         re.compile(r"((to_)?copy )?(pow|square|mul) mean add rsqrt mul ((to_)?copy )?(mul )?((to_)?copy )?"),
         "RMSNorm",
-        "ready-made: torch.nn.functional.rms_norm",
+        "torch.nn.functional.rms_norm",
     ),
-    (re.compile(r"(mul )?neg cat (mul )+add |(mul )?cat (mul )+add "), "rotary embedding", f"ready-made: {_COMPILE}"),
-    (re.compile(r"silu mul "), "SwiGLU", f"ready-made: {_COMPILE}"),
+    (re.compile(r"(mul )?neg cat (mul )+add |(mul )?cat (mul )+add "), "rotary embedding", _COMPILE),
+    (re.compile(r"silu mul "), "SwiGLU", _COMPILE),
     (
         re.compile(r"(?:native_|cudnn_|_native_)?batch_norm(?:_\w+)? (add )?relu "),
         "BatchNorm + ReLU",
-        f"ready-made: {_COMPILE}; in inference, the convolution can include the norm",
+        f"{_COMPILE}; in inference, the convolution can include the norm",
     ),
-    (re.compile(r"(mul )?lerp mul addcmul sqrt div add addcdiv "), "Adam update", ""),
-    (re.compile(r"((to_)?copy ){2,}"), "casts", f"ready-made: keep the tensors in one type, or {_COMPILE}"),
+    (re.compile(r"(mul )?lerp mul addcmul sqrt div add addcdiv "), "Adam update", _FUSED),
+    (re.compile(r"((to_)?copy ){2,}"), "casts", f"keep the tensors in one type, or {_COMPILE}"),
 )
+_READY = {name: how for _, name, how in _KNOWN_PARTS} | {
+    _GELU: 'torch.nn.functional.gelu(approximate="tanh"); in transformers, activation_function="gelu_pytorch_tanh"'
+}
 _OPTIMISER = re.compile(r"step (?!backward)\w+")  # an automatic range
 _SOFTMAX_NAMES = ("scale + mask + softmax", "mask + softmax")
 
@@ -633,11 +637,17 @@ def ready_made(pattern: str, path: str) -> str:
     if not path.startswith(STEP):
         return ""
     if _OPTIMISER.fullmatch(path):
-        return "ready-made: the optimiser's fused=True, or foreach=True"
+        return f"ready-made: {_FUSED}"
     if pattern in _SOFTMAX_NAMES:
         return "ready-made: torch.nn.functional.scaled_dot_product_attention, which includes the products"
-    found = [how for _, name, how in _KNOWN_PARTS if name in pattern.split(" + ") or pattern.startswith(name)]
-    return "; ".join(dict.fromkeys(found))
+    found = [how for name, how in _READY.items() if name in pattern.split(" + ") or pattern.startswith(name)]
+    return "; ".join(f"ready-made: {how}" for how in dict.fromkeys(found))
+
+
+def spelled_out(kinds: Sequence[str]) -> tuple[str, str]:
+    """Return the operation that kernels of these kinds spell out, and what makes one kernel of it; ('', '') if none."""
+    pattern = name_pattern(kinds)
+    return (pattern, _READY[pattern]) if pattern in _READY else ("", "")
 
 
 def _plain(word: str) -> str:

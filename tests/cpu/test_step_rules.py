@@ -111,6 +111,22 @@ def test_fixes_that_win_nothing_are_not_advised(program: list[Action]) -> None:
     assert [one.kind for one in claims_on([*WARM_UP, *program * 14])] == ["nothing"]
 
 
+def test_an_operation_that_kernels_spell_out_is_named_with_its_call() -> None:
+    add, power, tanh = (
+        f"void at::native::vectorized_elementwise_kernel<8, at::native::{name}>(int)"
+        for name in (
+            "CUDAFunctor_add<c10::BFloat16>",
+            "pow_tensor_scalar_kernel_impl<c10::BFloat16>",
+            "tanh_kernel_cuda",
+        )
+    )
+    gelu = [MULTIPLY, power, MULTIPLY, add, MULTIPLY, tanh, add, MULTIPLY]
+    step = [*wide("product", 100), *[action for name in gelu for action in wide(name, 60)]]
+    first = claims_on([*WARM_UP, *step * 14])[0]
+    assert (first.kind, first.title) == ("fuse", "Fuse manual GELU in eight operations: 8 kernels into 1")
+    assert 'gelu(approximate="tanh")' in first.do
+
+
 def test_casts_of_autocast_in_training_are_fused() -> None:
     cast = "void at::native::vectorized_elementwise_kernel<8, at::native::bfloat16_copy_kernel_cuda(TensorIterator)>"
     step = [

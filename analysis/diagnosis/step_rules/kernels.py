@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -9,10 +10,11 @@ import numpy as np
 
 from analysis.diagnosis.step_rules.launches import jitted
 from analysis.diagnosis.step_rules.view import FEW, Proposal, View, of_each
-from analysis.diagnosis.vocabulary import do
+from analysis.diagnosis.vocabulary import begun, do
 from analysis.formats import symbols
 from analysis.formats.words import count_of, duration
 from analysis.fusion.opmap import ELEMENTWISE, MATRIX, kind_of_kernel
+from analysis.fusion.plan import spelled_out
 from analysis.hardware.devices import has_fp64, has_tf32
 from analysis.replay import changes
 from analysis.replay.graph import Bools, Graph, rows_by
@@ -251,17 +253,30 @@ def _fuse(view: View, casts: Bools, autocast: Bools) -> Iterator[Proposal]:
             return one_kernel_of_each(jit(fewer, share) if jit else fewer, wider, share)
         return one_kernel_of_each(base, runs, share)
 
+    name, call = _spelled_out(view, wider)
+    few = round(view.of_step(len(runs))) or 1
     yield Proposal(
         kind="fuse", about=symbols.short(view.most(inside)),
-        title=f"Fuse {count_of(round(count), 'kernel')} into {round(view.of_step(len(runs))) or 1}",
+        title=f"Fuse {name and name + ': '}{count_of(round(count), 'kernel')} into {few}",
         sentence=(
             f"{count_of(round(count), 'kernel')} that work element by element follow each other and take "
             f"{duration(time)} of each step; each reads what the one before wrote."
         ),
         change=fused,
         count=count, time_ns=time, wrong_if="other kernels need the values between them",
-        do=_CAST_LESS if autocast.any() else "",
+        do=_CAST_LESS if autocast.any() else begun(call) + "." if call else "",
     )  # fmt: skip
+
+
+def _spelled_out(view: View, runs: list[np.ndarray]) -> tuple[str, str]:
+    """Return the operation of PyTorch that most of these runs spell out, by time, and its call; ('', '') if none."""
+    if view.library != "pytorch":
+        return "", ""
+    kinds, spent = of_each(view.names, kind_of_kernel, object), Counter[tuple[str, str]]()
+    for rows in runs:
+        spent[spelled_out(kinds[rows])] += round(view.graph.o_duration[rows].sum())
+    most, time = spent.most_common(1)[0]
+    return most if time > spent.total() / 2 else ("", "")
 
 
 def _cats(view: View) -> Bools:
