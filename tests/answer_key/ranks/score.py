@@ -2,7 +2,7 @@
 
     python tests/answer_key/ranks/score.py --half tuned|blind|blind_2 [FOLDER]
 
-FOLDER has NAME.NUMBER.sqlite of each capture; without it, captures/ is unpacked. Rows stand in latest_HALF.csv; those of the
+FOLDER has NAME.NUMBER.sqlite of each capture; without it, captures.tar.xz is unpacked. Rows stand in latest_HALF.csv; those of the
 first look at a blind set stay in first_look.csv or first_look_2.csv, which are never written again.
 """
 
@@ -175,13 +175,12 @@ def main() -> int:
     parser.add_argument("--only", default="")
     options = parser.parse_args()
     times = json.loads(pack.TIMES.read_text(encoding="utf-8"))
-    found = {path.stem: path for path in options.folder.rglob("*.sqlite")} if options.folder else {}
-    names = sorted(found or (path.name.removesuffix(".txt.xz") for path in pack.CAPTURES.glob("*.txt.xz")))
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        for name in names:
+        given = options.folder and {path.stem: path for path in options.folder.rglob("*.sqlite")}
+        for name, path in sorted((given or pack.unpack(Path(folder))).items()):
             if CASES[name.partition(".")[0]]["half"] == options.half and re.search(options.only, name):
-                rows.append(row_of(name, found.get(name) or pack.unpack(name, Path(folder)), times))
+                rows.append(row_of(name, path, times))
                 print({key: value for key, value in rows[-1].items() if value != ""}, flush=True)
     print("\n".join(totals(rows)))
     first = options.half.replace("blind", "first_look") + ".csv"
