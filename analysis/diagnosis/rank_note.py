@@ -9,7 +9,7 @@ from analysis.diagnosis.rank_cause import SHARED, Cause, apart, own_of, starts_o
 from analysis.diagnosis.rank_steps import build_rank_steps
 from analysis.diagnosis.savers import Saver, StepAnswer
 from analysis.diagnosis.step_rules.ranks import LEAST, TITLES, place_name
-from analysis.diagnosis.step_rules.view import View, of_each
+from analysis.diagnosis.step_rules.view import View
 from analysis.diagnosis.step_tables import answer_steps
 from analysis.formats import symbols
 from analysis.formats.collectives import TOGETHER, kind_of
@@ -90,7 +90,7 @@ def alone(view: View) -> Alone | None:
 def _waited_for(view: View, ops: np.ndarray, one: int, place: np.ndarray, starts: pd.DataFrame) -> bool:
     """Return whether the others mostly wait in the collective that follows these operations of a place."""
     graph = view.graph
-    together = of_each(view.names, lambda name: kind_of(name) in TOGETHER, bool)
+    together = view.each(lambda name: kind_of(name) in TOGETHER, bool)
     if view.of_rank(graph.o_duration[ops].sum()) >= LEAST * view.step.told_ns:
         together[:] = True  # stages of a pipeline wait for messages anyway, but not because of so much on one rank
     rows = np.flatnonzero((place == one) & (graph.o_group >= 0) & together)

@@ -32,7 +32,8 @@ _CLOSED = re.compile(
 )
 _NARROW = re.compile(r"cutlass.*(?:f16|bf16)_.*_align[124]\b")  # elements an access; eight of 16 bits are 16 bytes
 _OPEN, _CLOSE = "<([{", ">)]}"
-_SIGN = re.compile(r"->|[][<>(){} ]")
+_SIGN = re.compile(r"->|[][<>(){}]")
+_BLANKS = (*((f" {sign}", sign) for sign in "*&,<>"), *((f"{sign} ", sign) for sign in "*&,<"))
 _BRACKET, _BRACKET_OR_COLONS = re.compile(r"[][<>(){}]"), re.compile(r"[][<>(){}]|:(?=:)")
 
 
@@ -53,20 +54,18 @@ def _without_parameters(name: str) -> str:
 
 def _without_return_type(name: str) -> str:
     """Return `name` after the last blank that stands outside all brackets."""
-    depth = 0
-    start = 0
+    depth = start = last = 0
     for found in _SIGN.finditer(name):
         sign = found[0]
-        if sign == " ":
-            if depth == 0:
-                start = found.end()
-        elif sign in _OPEN:
-            depth += 1
-        elif sign != "->":
-            depth -= 1
-            if depth < 0:
-                return name  # `operator>`, or a name without its beginning: leave it unchanged
-    return name[start:] if depth == 0 else name
+        if sign == "->":
+            continue
+        if depth == 0:
+            start = max(start, name.rfind(" ", last, found.start()) + 1)
+        depth += 1 if sign in _OPEN else -1
+        if depth < 0:
+            return name  # `operator>`, or a name without its beginning: leave it unchanged
+        last = found.end()
+    return name[max(start, name.rfind(" ", last) + 1) :] if depth == 0 else name
 
 
 _CUT = re.compile(r"(?:\.\.\.|…)$")
@@ -108,11 +107,11 @@ def key(name: str) -> str:
     for word, digit in (("true", "1"), ("false", "0")):
         text = re.sub(rf"(?<=[<,] ){word}\b|(?<=<){word}\b", digit, text) if word in text else text
     text = _without_return_type(_without_parameters(text).strip())
-    previous = ""
-    while previous != text and "::" in text:
-        previous, text = text, _NAMESPACE.sub("", text)
-    text = re.sub(r"\s+(?=[*&,<>])|(?<=[*&,<])\s+", "", text).replace(",", ", ")
-    return text or name
+    text = _NAMESPACE.sub("", text) if "::" in text else text
+    for blank, sign in _BLANKS:
+        while blank in text:
+            text = text.replace(blank, sign)
+    return text.replace(",", ", ") or name
 
 
 _QUALIFIER = re.compile(r"(?<![A-Za-z0-9_])(?:[A-Za-z_][A-Za-z0-9_]*::)+(?=[A-Za-z_~])")

@@ -8,10 +8,12 @@ import re
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from analysis.formats import intervals
 from analysis.formats.collectives import communicates
+from analysis.formats.distinct import holds
 from analysis.replay.changes import host_work_ns
 from analysis.replay.graph import ALLOCATION, NONE, OPERATION, STREAM, Floats, Graph
 from analysis.replay.savings import REFUSED
@@ -73,11 +75,12 @@ def decompose(run: Run, wall_ns: float | None = None) -> Decomposition:
     return Decomposition(wall, busy if works else _whole(sums, steps, wall), busy, table, tuple(path))
 
 
-def part_of(graph: Graph, row: int) -> str:
-    """Return the part that an operation counts as."""
-    if graph.o_kind[row] in ("memcpy", "migration"):
-        return "copies"
-    return "communication" if communicates(str(graph.o_name[row])) else "gpu_busy"
+def parts_of(graph: Graph) -> npt.NDArray[np.object_]:
+    """Return the part that each operation counts as."""
+    talks = holds(pd.Series(graph.o_name, dtype=object), lambda name: communicates(str(name))).to_numpy(bool)
+    parts = np.where(talks, "communication", "gpu_busy").astype(object)
+    parts[(graph.o_kind == "memcpy") | (graph.o_kind == "migration")] = "copies"
+    return parts
 
 
 def _whole(sums: dict[str, float], steps: float, wall: int) -> tuple[tuple[str, int], ...]:
@@ -96,7 +99,16 @@ class _Walk:
     """The walk along the critical path of a run, from its end."""
 
     def __init__(self, run: Run) -> None:
-        self.run, self.graph = run, run.graph
+        graph = run.graph
+        self.run, self.graph, self.kinds = run, graph, parts_of(graph).tolist()
+        self.start, self.end, self.why, self.cause = (
+            column.tolist() for column in (run.o_start, run.o_end, run.o_why, run.o_cause)
+        )
+        self.begin, self.returned, self.gap = (column.tolist() for column in (run.c_begin, run.c_end, graph.c_gap))
+        self.host, self.wait, self.least = graph.o_host.tolist(), graph.c_wait.tolist(), run.begin_ns
+        names = graph.c_name.tolist()
+        known = {name: _part(str(name)) for name in set(names)}
+        self.part = [known[name] for name in names]
         self.pieces: list[tuple[float, float, str, int]] = []
         self.by = dict(zip(run.b_call.tolist(), run.b_by.tolist(), strict=True))
         before: dict[int, int] = {}
@@ -105,7 +117,6 @@ class _Walk:
             self.previous.append(("call", before[seq]) if seq in before else None)
             before[seq] = call
         self.last_call = before
-        self.names = self.graph.c_name
         self.short = host_work_ns(self.graph)
 
     def path(self) -> list[tuple[float, float, str, int]]:
@@ -134,59 +145,53 @@ class _Walk:
         return self.pieces[::-1]
 
     def _piece(self, begin: float, part: str, row: int = -1) -> None:
-        begin = max(begin, self.run.begin_ns)
+        begin = max(begin, self.least)
         if begin < self.now:
             self.pieces.append((begin, self.now, part, row))
             self.now = begin
 
     def _from_operation(self, row: int) -> tuple[str, int] | None:
         """Add what begins with an operation, and return what it waited for; None if that is unknown."""
-        run, graph = self.run, self.graph
-        part = part_of(graph, row)
-        why, cause = int(run.o_why[row]), int(run.o_cause[row])
+        part, why, cause = self.kinds[row], self.why[row], self.cause[row]
         if why == BY_RANKS:
-            self._piece(float(run.o_start[cause]), part, row)
-            self._piece(float(run.o_start[row]), "rank_wait", row)
-            why, cause = run.alone[row]
-        self._piece(float(run.o_start[row]), part, row)
+            self._piece(self.start[cause], part, row)
+            self._piece(self.start[row], "rank_wait", row)
+            why, cause = self.run.alone[row]
+        self._piece(self.start[row], part, row)
         if why == BY_HOST:
-            call = int(graph.o_host[row])
+            call = self.host[row]
             if call < 0:
                 return None
-            self._piece(float(run.c_begin[call]), "launching")
+            self._piece(self.begin[call], "launching")
             self._gap(call)
             return self.previous[call]
         if cause < 0:
             return None
-        long = run.o_start[row] - run.o_end[cause] > _USUAL_NS
-        self._piece(float(run.o_end[cause]), "sync" if why == BY_OTHER else "other" if long else "launching")
+        long = self.start[row] - self.end[cause] > _USUAL_NS
+        self._piece(self.end[cause], "sync" if why == BY_OTHER else "other" if long else "launching")
         return "operation", cause
 
     def _from_call(self, call: int) -> tuple[str, int] | None:
         """Add a call, and return the operation for which it waited, or else the call before."""
-        run, graph = self.run, self.graph
-        by = self.by.get(call, -1)
-        part = self._part(call)
+        by, part = self.by.get(call, -1), self.part[call]
         if by >= 0:
-            end = float(run.o_end[by])
-            if not (graph.c_wait[call] in (OPERATION, STREAM) and end > run.c_end[call]):  # else it returned before
+            end = self.end[by]
+            if not (self.wait[call] in (OPERATION, STREAM) and end > self.returned[call]):  # else it returned before
                 self._piece(end, "sync" if part == "launching" else part)
             return "operation", by
-        self._piece(float(run.c_begin[call]), part)
+        self._piece(self.begin[call], part)
         self._gap(call)
         return self.previous[call]
 
     def _gap(self, call: int) -> None:
         """Walk back over the host work before a call: a short one is a part of launching."""
-        gap = float(self.graph.c_gap[call])
-        part = "launching" if gap <= self.short else "host_work"
-        self._piece(float(self.run.c_begin[call]) - gap, part)
+        gap = self.gap[call]
+        self._piece(self.begin[call] - gap, "launching" if gap <= self.short else "host_work")
 
-    def _part(self, call: int) -> str:
-        name = str(self.names[call])
-        if ALLOCATION.match(name):
-            return "allocation"
-        return "sync" if _SYNC.match(name) else "launching"
+
+def _part(call: str) -> str:
+    """Return the part that the time of a call of this name counts as."""
+    return "allocation" if ALLOCATION.match(call) else "sync" if _SYNC.match(call) else "launching"
 
 
 def _shown(run: Run, path: list[tuple[float, float, str, int]], wall: int) -> tuple[tuple[str, int], ...]:
@@ -204,7 +209,7 @@ def _busy(run: Run, path: list[tuple[float, float, str, int]]) -> dict[str, floa
     A collective waits for the last rank that begins it, and only then communicates.
     """
     mine = np.flatnonzero(run.graph.main_streams()[run.graph.o_stream])
-    of = np.array([ON_GPU.index(part_of(run.graph, row)) for row in mine.tolist()], dtype=np.int64)
+    of = np.array([ON_GPU.index(kind) for kind in parts_of(run.graph)[mine].tolist()], dtype=np.int64)
     start, end = (np.clip(each[mine], run.begin_ns, run.end_ns) for each in (run.o_start, run.o_end))
     waits = run.o_why[mine] == BY_RANKS
     together = start.copy()
@@ -225,7 +230,7 @@ def _busy(run: Run, path: list[tuple[float, float, str, int]]) -> dict[str, floa
 def slack(run: Run) -> Floats:
     """Return how much later each operation could end without a longer step, ns. Shape: (operations,)."""
     graph = run.graph
-    late = np.full(len(run.o_start), run.end_ns)
+    late = [run.end_ns] * len(run.o_start)
     follower = [run.end_ns] * len(graph.stream_names)  # latest end that the next operation of the stream allows
     hosts = {}
     for seq in range(len(graph.seq_pid)):
@@ -234,31 +239,37 @@ def slack(run: Run) -> Floats:
     by = dict(zip(run.b_call.tolist(), run.b_by.tolist(), strict=True))
     blocking = np.flatnonzero(graph.c_wait != NONE)
     keys = np.concatenate([graph.c_end[blocking].astype(float), graph.o_start])
-    duration = run.o_end - run.o_start
-    for place in np.argsort(keys, kind="stable")[::-1].tolist():
-        if place < len(blocking):
-            call = int(blocking[place])
-            seq, cause = int(graph.c_seq[call]), by[call]
-            allowed = hosts[seq]
-            arrives = float(run.c_begin[call] + graph.c_own[call])
-            hosts[seq] = allowed + max(float(run.c_end[call]) - arrives, 0.0)
-            if cause >= 0:
-                late[cause] = min(late[cause], run.o_end[cause] + allowed)
-            continue
-        row = place - len(blocking)
-        stream = int(graph.o_stream[row])
-        late[row] = min(late[row], follower[stream])
-        begin = late[row] - duration[row]
-        follower[stream] = min(
-            follower[stream], begin - (graph.o_after[row] if np.isfinite(graph.o_after[row]) else 0.0)
+    calls, ends = blocking.tolist(), run.o_end.tolist()
+    seq_of, c_begin = graph.c_seq.tolist(), run.c_begin.tolist()
+    waited = np.maximum(run.c_end - (run.c_begin + graph.c_own), 0.0)[blocking].tolist()
+    after = np.where(np.isfinite(graph.o_after), graph.o_after, 0.0)
+    operations = [
+        column.tolist()
+        for column in (
+            graph.o_stream, run.o_end - run.o_start, after, graph.o_before, graph.o_after, graph.o_dep, graph.o_dep_gap,
+            graph.o_host, graph.o_lag,
         )
-        if graph.o_before[row] >= 0:
-            late[graph.o_before[row]] = min(late[graph.o_before[row]], begin - graph.o_after[row])
-        dep = int(graph.o_dep[row])
+    ]  # fmt: skip
+    each = list(zip(*operations, strict=True))
+    for place in np.argsort(keys, kind="stable")[::-1].tolist():
+        if place < len(calls):
+            call = calls[place]
+            seq, cause = seq_of[call], by[call]
+            allowed = hosts[seq]
+            hosts[seq] = allowed + waited[place]
+            if cause >= 0:
+                late[cause] = min(late[cause], ends[cause] + allowed)
+            continue
+        row = place - len(calls)
+        stream, duration, gap, before, behind, dep, dep_gap, call, lag = each[row]
+        late[row] = min(late[row], follower[stream])
+        begin = late[row] - duration
+        follower[stream] = min(follower[stream], begin - gap)
+        if before >= 0:
+            late[before] = min(late[before], begin - behind)
         if dep >= 0:
-            late[dep] = min(late[dep], begin - graph.o_dep_gap[row])
-        call = int(graph.o_host[row])
+            late[dep] = min(late[dep], begin - dep_gap)
         if call >= 0:
-            seq = int(graph.c_seq[call])
-            hosts[seq] = min(hosts[seq], begin - graph.o_lag[row] - float(run.c_begin[call]))
-    return np.maximum(late - run.o_end, 0.0)
+            seq = seq_of[call]
+            hosts[seq] = min(hosts[seq], begin - lag - c_begin[call])
+    return np.maximum(np.array(late) - run.o_end, 0.0)

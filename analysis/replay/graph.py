@@ -11,6 +11,7 @@ kind of call. Threads that take turns (PyTorch's backward thread) are one sequen
 """
 
 import itertools
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -421,7 +422,7 @@ def _notes(frame: _Frame, late: Floats) -> list[str]:
             f"{early:,} of {len(late):,} operations begin before their call: the clocks of host and GPU disagree, so "
             "what changes on the host would save is uncertain."
         )
-    launching = np.array([bool(_LAUNCHES.match(name)) for name in frame.own["name"]], bool)
+    launching = holds(frame.own["name"], _LAUNCHES.match).to_numpy(bool, copy=True)
     launching[frame.call[frame.call >= 0]] = False
     if launching.sum() > 0.01 * len(late):
         notes.append(
@@ -486,15 +487,16 @@ def _causes(
 def _fill(ops: pd.DataFrame, sms: int = SMS) -> Floats:
     """Return the share of a GPU of so many SMs that the blocks of each kernel fill (0–1); copies fill none."""
     shapes = ops["grid"].astype(str) + "x" + ops["block"].astype(str)
-    share = {}
+    share, blocks = {}, {}
     for shape in shapes.unique():
-        size = [int(part) for part in shape.split("x") if part.isdigit()]
-        threads = max(int(np.prod(size[3:6])), 64) if len(size) == 6 else 0
-        share[shape] = min(1.0, int(np.prod(size[:3])) * threads / (sms * 1024)) if threads else 1.0
+        parts = [int(part) if part.isdigit() else None for part in shape.split("x")]
+        size = [part for part in parts if part is not None]
+        threads = max(math.prod(size[3:6]), 64) if len(size) == 6 else 0
+        share[shape] = min(1.0, math.prod(size[:3]) * threads / (sms * 1024)) if threads else 1.0
+        blocks[shape] = math.prod(part for part in parts[:3] if part is not None)
     fill = shapes.map(share).to_numpy(np.float64)
     names = ops["name"].astype(object)
     product = names.map({name: bool(_WHOLE_SM.search(str(name))) for name in names.unique()}).to_numpy(bool)
-    blocks = {shape: np.prod([int(part) for part in shape.split("x")[:3] if part.isdigit()]) for shape in share}
     fill = np.where(product, np.minimum(shapes.map(blocks).to_numpy(np.float64) / sms, 1.0), fill)
     return np.where(ops["kind"].astype(str) == "kernel", fill, 0.0)
 
@@ -506,8 +508,8 @@ def _events(graph: Graph) -> Graph:
     What neither its stream nor its call explained so well begins when the event lets it, late where the GPU is full. So
     do launches on further streams, if as many waits followed the record.
     """
-    records = np.array([bool(_RECORD.match(name)) for name in graph.c_name], bool)
-    waits = np.array([bool(_WAIT.match(name)) for name in graph.c_name], bool)
+    names = pd.Series(graph.c_name)
+    records, waits = (holds(names, kind.match).to_numpy(bool) for kind in (_RECORD, _WAIT))
     graph = _serial(graph)
     if not waits.any():
         return graph

@@ -8,6 +8,7 @@ end of the step costs it) and so does every second step.
 
 import re
 import weakref
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -37,6 +38,7 @@ LEAST_LAUNCHES = 4  # of a step before the main phase: what repeats with fewer u
 MOST_WARM_UPS = 4  # a phase before the main one that has fewer steps warms it up
 FEW = 4  # repeats; what repeats less often builds something, if something else repeats more often
 ENDS = 0.25  # of its own length: a phase that stops earlier than this before the end is not what the run does
+_AT_ONCE = 1 << 20  # launches to look at together: more take much memory
 _DENSE = 8  # counts for each launch, up to which all are counted at once
 _COLUMNS = ["kind", "name", "start_ns", "duration_ns", "api_start_ns", "api_end_ns", "pid", "correlation_id"]
 _NAMED = re.compile(r"step|iter|batch|token|decode|prefill|generate|forward|epoch", re.IGNORECASE)
@@ -385,19 +387,32 @@ def _begin(launches: _Launches, left: IntArray, place: IntArray) -> IntArray:
     best, found = 2.0 * float(np.median(pause[place])), 0
     if symbol[place[0]] == launches.wait:
         best = -1.0
-    for offset in range(1, usual):
-        at = place + offset
-        at = at[at < len(left)]
-        if len(at) < 2:
-            break
-        usually = np.bincount(symbol[at]).argmax()
-        pauses = pause[at[symbol[at] == usually]]
-        if usually != launches.wait and len(pauses) >= 0.8 * len(at) and float(np.median(pauses)) > best:
-            best, found = float(np.median(pauses)), offset
+    for offsets, at in _aligned(place, usual, len(left)):
+        middle = np.median(pause[at], axis=1)
+        alike = (symbol[at] == symbol[at[:, :1]]).all(axis=1)
+        middle[~alike | (symbol[at[:, 0]] == launches.wait)] = -np.inf
+        for row in np.flatnonzero(~alike & (pause[at].max(axis=1) > best)).tolist():
+            usually = np.bincount(symbol[at[row]]).argmax()
+            pauses = pause[at[row][symbol[at[row]] == usually]]
+            if usually != launches.wait and len(pauses) >= 0.8 * at.shape[1]:
+                middle[row] = np.median(pauses)
+        if middle.max(initial=best) > best:
+            best, found = float(middle.max()), int(offsets[middle.argmax()])
     at = place + found
     if found and place[0] + found - usual >= 0:
         at = np.insert(at, 0, at[0] - usual)
     return at[at < len(left)]
+
+
+def _aligned(place: IntArray, usual: int, total: int) -> Iterator[tuple[IntArray, IntArray]]:
+    """Yield offsets of a period, and the launches that are so far after each of at least two anchors, in parts."""
+    first = 1
+    for count in range(len(place), 1, -1):
+        until = min(usual, total - int(place[count - 1]))  # from there on, the last of these anchors has no such launch
+        while first < until:
+            offsets = np.arange(first, min(until, first + max(_AT_ONCE // count, 1)))
+            yield offsets, offsets[:, None] + place[:count]
+            first = int(offsets[-1]) + 1
 
 
 def _whole(place: IntArray, symbol: IntArray) -> IntArray:
@@ -418,12 +433,12 @@ def _whole(place: IntArray, symbol: IntArray) -> IntArray:
     return place
 
 
-def _places(symbol: IntArray, first: bool) -> list[IntArray]:
-    """Return the positions of each symbol, or of the `first` of each run of it."""
+def _places(symbol: IntArray, first: bool) -> tuple[IntArray, IntArray]:
+    """Return the positions of each symbol, or of the `first` of each run of it, and where those of each begin."""
     order = np.argsort(symbol, kind="stable")
     if first:
         order = order[np.insert(symbol[1:] != symbol[:-1], 0, True)[order]]
-    return np.split(order, np.flatnonzero(np.diff(symbol[order])) + 1)
+    return order, np.flatnonzero(np.diff(symbol[order], prepend=-1))
 
 
 def _anchors(symbol: IntArray) -> list[tuple[IntArray, bool]]:
@@ -431,19 +446,20 @@ def _anchors(symbol: IntArray) -> list[tuple[IntArray, bool]]:
 
     True: of the first of each run of equal launches, such as 40 small copies.
     """
-    groups = _places(symbol, False)
-    alone = len(groups)
-    groups += [place for place, every in zip(_places(symbol, True), groups, strict=True) if len(place) < len(every)]
-    alike: dict[int, list[int]] = {}
-    for number, place in enumerate(groups):
-        alike.setdefault(len(place), []).append(number)
+    (every, begin), (heads, head_begin) = _places(symbol, False), _places(symbol, True)
+    counts, head_counts = np.diff(begin, append=len(every)), np.diff(head_begin, append=len(heads))
+    fewer = head_counts < counts
+    alone, places = len(begin), np.append(every, heads)
+    begin = np.append(begin, len(every) + head_begin[fewer])
+    counts = np.append(counts, head_counts[fewer])
     chosen: list[tuple[float, int]] = []
-    for count, same in alike.items():
-        if count >= 2:
-            apart = np.diff(np.stack([groups[number] for number in same]))
-            spread = apart.std(axis=1) / apart.mean(axis=1) if count > 2 else np.zeros(len(same))
-            chosen += sorted(zip(spread.tolist(), same, strict=True))[:6]
-    return [(groups[number], number >= alone) for _, number in sorted(chosen)[:MOST_ANCHORS]]
+    for count in np.unique(counts[counts >= 2]).tolist():
+        same = np.flatnonzero(counts == count)
+        apart = np.diff(places[begin[same, None] + np.arange(count)])
+        spread = apart.std(axis=1) / apart.mean(axis=1) if count > 2 else np.zeros(len(same))
+        chosen += sorted(zip(spread.tolist(), same.tolist(), strict=True))[:6]
+    best = [number for _, number in sorted(chosen)[:MOST_ANCHORS]]
+    return [(places[begin[number] : begin[number] + counts[number]], number >= alone) for number in best]
 
 
 def _phase(

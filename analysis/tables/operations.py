@@ -1,5 +1,7 @@
 """List the time of each GPU operation, and the durations of each kernel's launches."""
 
+from collections.abc import Iterable
+
 import numpy as np
 import pandas as pd
 
@@ -58,24 +60,32 @@ def operation_rows(facts: Facts) -> pd.DataFrame | None:
     first = np.flatnonzero(np.diff(row[order], prepend=-1))
     longest = order[_of_most(length[order], first)]
     begin = np.minimum.reduceat(start[order], first)
-    kernel = gpu_ops["name"].iloc[longest].astype(str)
-    rows = pd.DataFrame(
+    in_time = np.lexsort((np.unique(lanes, return_inverse=True)[1][lane[longest]], begin))
+    longest, begin = longest[in_time], begin[in_time]
+    named, names = pd.factorize(gpu_ops["name"].iloc[longest])
+    ranged, ranges = pd.factorize(gpu_ops["path"].iloc[longest])
+    return pd.DataFrame(
         {
-            "lane": lanes[lane[longest]],
-            "step": labels[place[longest]],
-            "range": gpu_ops["path"].to_numpy(object)[longest],
-            "kernel": kernel.map({name: _shown(name) for name in kernel.unique()}).to_numpy(object),
-            "kind": kinds.astype(str).to_numpy(object)[kind[longest]],
+            "lane": _category(lane[longest], lanes),
+            "step": _category(place[longest], labels),
+            "range": _category(ranged, ranges),
+            "kernel": _category(named, [_shown(str(name)) for name in names]),
+            "kind": _category(kind[longest], kinds.astype(str)),
             "start_ns": begin,
-            "extent_ns": np.maximum.reduceat((start + length)[order], first) - begin,
-            "busy_ns": np.add.reduceat(length[order], first),
-            "launches": np.diff(first, append=len(order)),
+            "extent_ns": np.maximum.reduceat((start + length)[order], first)[in_time] - begin,
+            "busy_ns": np.add.reduceat(length[order], first)[in_time],
+            "launches": np.diff(first, append=len(order))[in_time],
             "op": longest,
-        }
+            "tier": "timing",
+        },
+        index=in_time,
     )
-    for name in ("step", "range"):
-        rows[name] = rows[name].replace("", pd.NA)
-    return rows.sort_values(["start_ns", "lane"], kind="stable").assign(tier="timing")
+
+
+def _category(codes: np.ndarray, texts: Iterable[str]) -> pd.Categorical:
+    """Return a column of texts that many rows share, in the order of the alphabet; an empty text is missing."""
+    kept, different = pd.factorize(np.array([text or None for text in texts], object), sort=True)
+    return pd.Categorical.from_codes(np.append(kept, -1)[codes], pd.Index(different, dtype="str"))
 
 
 def _of_most(values: np.ndarray, first: np.ndarray) -> np.ndarray:

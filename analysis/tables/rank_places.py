@@ -13,6 +13,7 @@ import pandas as pd
 
 from analysis.capture.model import FROM_ORDER, IntArray, empty_table
 from analysis.formats.collectives import UNKNOWN, communicates, kind_of
+from analysis.formats.distinct import holds
 from analysis.formats.place import profile
 from analysis.formats.ranges import NCCL
 from analysis.formats.report import Missing, Reason
@@ -96,11 +97,12 @@ def communication(
     Columns: op (row of gpu_ops), place, start_ns, end_ns, launched_ns, kind, payload_bytes (as NCCL counts them),
     ranks (of the communicator), communicator, call, path. Unknown numbers are NA, unknown texts are "".
     """
-    if not any(communicates(str(name)) or direction_of(str(name)) == PEER for name in gpu_ops["name"].unique()):
+    moves = np.flatnonzero(~gpu_ops["kind"].isin(WORK).to_numpy(bool))
+    peer = np.zeros(len(gpu_ops), bool)
+    peer[moves] = holds(gpu_ops["name"].iloc[moves], lambda name: direction_of(str(name)) == PEER)
+    if not peer.any() and not any(communicates(str(name)) for name in gpu_ops["name"].unique()):
         return empty_table(COMMUNICATION)
     talks = _is_collective(gpu_ops)
-    copies = {name: direction_of(str(name)) == PEER for name in gpu_ops["name"].unique()}
-    peer = (gpu_ops["name"].map(copies).astype(bool) & ~gpu_ops["kind"].isin(WORK)).to_numpy(np.bool_)
     at = np.flatnonzero(talks | peer)
     ops = gpu_ops.iloc[at]
     kernels = ops["name"].map({name: kind_of(str(name)) for name in ops["name"].unique()}).astype(object)

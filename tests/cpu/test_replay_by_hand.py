@@ -461,10 +461,10 @@ def test_edges_stand_one_usual_length_around_the_anchors(place: list[int], total
     assert steady._edges(np.array(place), total).tolist() == edges
 
 
-def test_positions_of_each_launch_or_of_the_first_of_each_run() -> None:
+def test_positions_of_each_launch_or_of_the_first_of_each_run_and_where_each_begins() -> None:
     symbol = np.array([1, 1, 0, 1, 0, 0])
-    assert [one.tolist() for one in steady._places(symbol, False)] == [[2, 4, 5], [0, 1, 3]]
-    assert [one.tolist() for one in steady._places(symbol, True)] == [[2, 4], [0, 3]]
+    assert [one.tolist() for one in steady._places(symbol, False)] == [[2, 4, 5, 0, 1, 3], [0, 3]]
+    assert [one.tolist() for one in steady._places(symbol, True)] == [[2, 4, 0, 3], [0, 2]]
 
 
 def test_layers_of_a_step_are_one_step() -> None:

@@ -1,6 +1,7 @@
 """What names, grids and order of kernels tell: fuse, precision, layout, copies, casts, small_grid, serial_streams."""
 
 import itertools
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -88,20 +89,20 @@ def propose(view: View) -> Iterator[Proposal]:
 
 
 def _precision(view: View) -> Iterator[Proposal]:
-    products = of_each(view.names, lambda name: kind_of_kernel(name) == MATRIX, bool)  # as fast in FP64 as in FP32
+    products = view.each(lambda name: kind_of_kernel(name) == MATRIX, bool)  # as fast in FP64 as in FP32
     old = None if has_tf32(view.device) else view.device
-    doubles = _matching(view, _FP64) & ~products & ~view.named("multi_tensor|distribution_")
+    doubles = view.named(_FP64) & ~products & ~view.named("multi_tensor|distribution_")
     if has_fp64(view.device):
-        doubles &= ~_matching(view, _NARROW)
+        doubles &= ~view.named(_NARROW)
     for kind, wide, (least, most), title, what, said, needs, enough in (
-        ("precision", _matching(view, _FP32) & ~_matching(view, _TENSOR), TENSOR_CORES,
+        ("precision", view.named(_FP32) & ~view.named(_TENSOR), TENSOR_CORES,
          "Allow 16 bits in {}" if old else "Allow TF32 or 16 bits in {}", "product",
          "Products in FP32 without tensor cores", "FP32", LEAST),
         ("precision", doubles | _of_doubles(view, doubles), HALVES, "Use FP32 in {}",
          "kernel", "Kernels with values in FP64", "FP64", LEAST),
-        ("precision", _matching(view, _READS_FP32), NARROW_READS, "Store in 16 bits what {} read", "kernel",
+        ("precision", view.named(_READS_FP32), NARROW_READS, "Store in 16 bits what {} read", "kernel",
          "Kernels that read matrices of FP32", "FP32", READS),
-        ("memory_roof", _matching(view, _ROWS_FP32), NARROW_READS, "Store in 16 bits what {} read", "kernel",
+        ("memory_roof", view.named(_ROWS_FP32), NARROW_READS, "Store in 16 bits what {} read", "kernel",
          "Kernels that read rows of tables of FP32", "FP32", READS),
     ):  # fmt: skip
         wide = view.kernels & wide
@@ -130,8 +131,8 @@ def _of_doubles(view: View, doubles: Bools) -> Bools:
     found = np.zeros(len(view.names), bool)
     if view.library not in ("cupy", "cuda") or not doubles.any():
         return found
-    own = of_each(view.names, lambda name: bool(_PLAIN.fullmatch(name)) and not symbols.is_closed(name), bool)
-    plain = view.kernels & own & ~of_each(view.names, lambda name: kind_of_kernel(name) == MATRIX, bool)
+    own = view.each(lambda name: bool(_PLAIN.fullmatch(name)) and not symbols.is_closed(name), bool)
+    plain = view.kernels & own & ~view.each(lambda name: kind_of_kernel(name) == MATRIX, bool)
     for rows in rows_by(view.graph.o_stream, len(view.graph.stream_names)):
         rows = rows[view.kernels[rows]]
         following = np.append(rows[1:], rows[:1])
@@ -140,10 +141,6 @@ def _of_doubles(view: View, doubles: Bools) -> Bools:
         same = view.names == name
         found[same] = found[same].all()
     return found
-
-
-def _matching(view: View, pattern: re.Pattern[str]) -> Bools:
-    return of_each(view.names, lambda name: bool(pattern.search(name)), bool)
 
 
 def _repeated_casts(view: View, computes: Bools) -> Bools:
@@ -280,7 +277,7 @@ def _spelled_out(view: View, runs: list[np.ndarray]) -> tuple[str, str]:
 
 
 def _cats(view: View) -> Bools:
-    return np.asarray(view.kernels & of_each(view.names, lambda name: kind_of_kernel(name) == "cat", bool))
+    return np.asarray(view.kernels & view.each(lambda name: kind_of_kernel(name) == "cat", bool))
 
 
 def _old(view: View, ops: Bools) -> Bools:
@@ -322,7 +319,7 @@ def _between(view: View, runs: list[np.ndarray]) -> Bools:
 
 def bridged_runs(view: View, inside: Bools, apart: Bools) -> list[np.ndarray]:
     """Return the runs with these kernels, joined over reductions, concatenations and copies that are not `apart`."""
-    known = of_each(view.names, lambda name: kind_of_kernel(name) in BRIDGES or name.startswith("cupy_copy"), bool)
+    known = view.each(lambda name: kind_of_kernel(name) in BRIDGES or name.startswith("cupy_copy"), bool)
     between = ~apart & ((view.kernels & known) | view.named(_ON_GPU))
     runs = changes.neighbours(view.graph, pointwise(view) | between)
     return [rows for rows in runs if inside[rows].any()]
@@ -347,11 +344,11 @@ def _compiled_loop(names: np.ndarray) -> bool:
 
 def pointwise(view: View) -> Bools:
     """Return which kernels work element by element."""
-    single = of_each(view.names, lambda name: bool(_XLA_LOOP.match(name)), bool)
+    single = view.each(lambda name: bool(_XLA_LOOP.match(name)), bool)
     names, counts = np.unique(view.names[single].astype(str), return_counts=True)
     if not (len(names) and view.of_step(counts.max()) >= 2):  # a compiled function numbers kernels of one name
         single[:] = False
-    return np.asarray(view.kernels & (of_each(view.names, _pointwise, bool) | single))
+    return np.asarray(view.kernels & (view.each(_pointwise, bool) | single))
 
 
 def _pointwise(name: str) -> bool:
@@ -371,7 +368,7 @@ def _small_grids(view: View) -> Iterator[Proposal]:
     few = view.kernels & (graph.o_fill < FILL)
     few &= of_each(grids, lambda grid: _blocks(grid) < SMS * graph.sms, bool)  # more blocks keep most SMs at work
     few &= (graph.o_duration > LONG_NS) & ~view.named(r"nccl|ncclDev|multi_tensor_apply")  # it cuts lists of tensors
-    few &= ~of_each(view.names, lambda name: kind_of_kernel(name) == MATRIX, bool)  # their grids are the library's
+    few &= ~view.each(lambda name: kind_of_kernel(name) == MATRIX, bool)  # their grids are the library's
     time = view.time(few)
     if view.share(time) < LEAST:
         return
@@ -418,7 +415,7 @@ def _small_grids(view: View) -> Iterator[Proposal]:
 
 
 def _blocks(grid: str) -> int:
-    return int(np.prod([int(part) for part in grid.split("x") if part.isdigit()]))
+    return math.prod(int(part) for part in grid.split("x") if part.isdigit())
 
 
 def _only(rows: np.ndarray, count: int) -> Bools:

@@ -6,6 +6,7 @@ the same elements. Any other name may stand for a kernel that reads what other b
 one function (`add_x` and `add_y`, `scale<0>` and `scale<1>`) go along other axes.
 """
 
+import math
 import re
 from collections.abc import Iterator
 
@@ -60,7 +61,7 @@ def propose(view: View) -> Iterator[Proposal]:
 def chains(view: View) -> list[np.ndarray]:
     """Return the runs of own kernels of unlike functions with one grid that follow each other on a stream."""
     graph, found = view.graph, []
-    own = view.kernels & of_each(view.names, _is_own, bool) & (graph.o_fill >= FILL) & (graph.o_duration >= LONG_NS)
+    own = view.kernels & view.each(_is_own, bool) & (graph.o_fill >= FILL) & (graph.o_duration >= LONG_NS)
     shapes = view.capture.gpu_ops[["grid", "block"]].astype(object).to_numpy(object)[graph.o_row]
     own &= ~_computes(view, shapes)
     waits = view.called(f"{SYNCHRONISES}|cu(da)?StreamWaitEvent")
@@ -87,7 +88,7 @@ def _computes(view: View, shapes: np.ndarray) -> Bools:
 
 
 def _product(shape: str) -> float:
-    return float(np.prod([int(part) for part in shape.split("x") if part.isdigit()]))
+    return float(math.prod(int(part) for part in shape.split("x") if part.isdigit()))
 
 
 def _follows(view: View, run: list[int], row: int, shapes: np.ndarray, waits: Bools) -> bool:
