@@ -209,14 +209,17 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"timed {text.count(chr(10)) - 1}: {ends - time.monotonic():.0f} s left", flush=True)
         good = {line.split(",", 1)[0] for line in text.splitlines()[1:]}
         some = [those for names in some if (those := [one for one in names if one in good])]
-        for tier, options in (("default", ["--metrics", metrics]), ("full", ["--set", "full"])):
-            if tier not in chosen.tiers:
-                continue
-            jobs = [
-                pool.submit(captured, shown, names, options, out / f"{tier}-{place}.ncu-rep", ends - EXPORTING, gpus)
+        options = {"default": ["--metrics", metrics], "full": ["--set", "full"]}
+        jobs = {
+            tier: [
+                pool.submit(captured, shown, names, words, out / f"{tier}-{place}.ncu-rep", ends - EXPORTING, gpus)
                 for place, names in enumerate(some)
             ]
-            reports = [report for job in jobs for report in job.result()]
+            for tier, words in options.items()
+            if tier in chosen.tiers
+        }
+        for tier, those in jobs.items():  # one tier is exported while the GPUs count the next
+            reports = [report for job in those for report in job.result()]
             print(f"{tier}: {len(reports)} reports, {ends - time.monotonic():.0f} s left", flush=True)
             if reports:
                 exported(reports, out / "captures" / tier, metrics)
