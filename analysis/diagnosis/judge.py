@@ -10,13 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from analysis.diagnosis import kernel_rules, likelihood
+from analysis.diagnosis import kernel_rules, likelihood, won
 from analysis.diagnosis.evidence import Bools, Evidence, Floats
 from analysis.diagnosis.kernel_rules.quantities import NOWHERE, full_pipe
 from analysis.diagnosis.kernel_rules.rule import DEFAULT, FULL, Rule
 from analysis.diagnosis.limits import Limits
 from analysis.diagnosis.vocabulary import LAUNCH_LATENCY, NONE_AT_ROOF, words
-from analysis.diagnosis.won import saved
 from analysis.formats.report import Saving
 
 Ints = npt.NDArray[np.int64]
@@ -44,7 +43,7 @@ class Verdict:
     """One cause of one kernel.
 
     `gain` is the share of its time that the cure saves if the floors that remain are reached; `cells` are its evidence.
-    `weighed`: only all counters together speak for it, and no rule.
+    `weighed`: only all counters together speak for it, and no rule. `closed`: nobody edits the kernel.
     """
 
     rank: int
@@ -55,11 +54,17 @@ class Verdict:
     cells: tuple[tuple[str, float], ...] = ()
     tier: str = DEFAULT
     weighed: bool = False
+    closed: bool = False
+
+    @property
+    def kind(self) -> str:
+        """Return which of won.toml's parts of the bound counts."""
+        return "library" if self.closed else "weighed" if self.weighed else "other"
 
     @property
     def saves(self) -> Saving:
         """Return which share of its time built fixes of the cause save."""
-        return saved(self.defect, self.gain)
+        return won.fitted().of(self.gain, self.kind)
 
 
 @dataclass(frozen=True)
@@ -113,7 +118,8 @@ class Verdicts:
         cells = tuple((name, float(self.evidence[name][row])) for name in by.cited)
         if self.weighed[place]:
             cells = tuple(likelihood.telling(self.evidence, row, by.defect))
-        return Verdict(numbers[0], by.defect, *numbers[1:], by.wrong_if, cells, by.tier, bool(self.weighed[place]))
+        weighed, closed = bool(self.weighed[place]), bool(self.evidence.closed[row])
+        return Verdict(numbers[0], by.defect, *numbers[1:], by.wrong_if, cells, by.tier, weighed, closed)
 
 
 def unfit(e: Evidence) -> npt.NDArray[np.object_]:

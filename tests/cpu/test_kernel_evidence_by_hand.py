@@ -194,6 +194,10 @@ TILE = _(floor_issue=500_000, at_mio_throttle=0.3, at_not_selected=0.1)
     (q.when_aligned, _(sectors=5, busy_l2=0.6, floor_l2=800_000), 641_000),
     (q.when_aligned, _(sectors=5, busy_l2=0.6, busy_dram=0.6, floor_l2=5000), 5000),
     (q.when_aligned, _(sectors=5, busy_dram=0.6, floor_dram=5000), 5000),
+    # pieces that are not in order: DRAM reads fewer sectors, but no faster
+    (q.in_pieces, _(sectors=20, busy_dram=0.6, floor_dram=500_000), 800_000), (q.in_pieces, _(sectors=16, coalescing_load_frac=0.5), 500_000),
+    (q.in_pieces, _(sectors=20, busy_dram=0.9, floor_dram=1_100_000), 881_000),
+    (q.in_single, _(inst_issued=5.4e7, flops_fp64=6.4e7), 2e6), (q.in_single, _(inst_issued=5.1e7, flops_fp64=6.4e8), 1e6),
     (q.of_global, _(local_bytes=1280, global_load_requests=30), 0.75), (q.of_global, _(global_load_requests=0.5), 0.5),
     # each byte was loaded three times, so two thirds of the waits go
     (q.without_repeats, REPEATS, 1e6 * 2 / 3), (q.without_repeats, REPEATS | _(loaded=2408), 1e6 * 2 / 3),

@@ -14,6 +14,7 @@ from analysis.diagnosis import reasons as r
 from analysis.diagnosis.again import Program, program_of
 from analysis.diagnosis.judge import Verdict
 from analysis.diagnosis.reasons import Kernel, Reason
+from analysis.formats.report import Saving
 from analysis.hardware.devices import find_device
 from analysis.tables.attribution import UNATTRIBUTED
 from analysis.tables.sampled import ALONE
@@ -546,8 +547,21 @@ def test_the_command_for_a_closer_look() -> None:
     assert "--nvtx-include all/ " not in said(p="x" * 1000)
 
 
+def test_what_fixes_win_of_a_bound() -> None:
+    parts = won.Won(other=0.8, library=1.0, weighed=0.6, spread=0.25, most=0.5)
+    one: dict[str, Any] = {"rank": 1, "defect": "no_tile", "sure": 0.7}
+    kinds = [Verdict(**one, gain=0.5, **of).kind for of in ({}, {"weighed": True}, {"weighed": True, "closed": True})]
+    assert kinds == ["other", "weighed", "library"]
+    assert parts.of(0.0) == Saving(0, 0)
+    near, far = parts.of(0.5, "library"), parts.of(1 - 1e-3)  # speed-ups of 2 and 1000
+    assert (near.low, near.high) == pytest.approx((1 - 2 ** (0.325 - 1), 1 - 2**-1.5))
+    assert (far.low, far.high) == pytest.approx((1 - 1e-3**0.8 * np.exp(0.65), 1 - 1e-3**0.8 * np.exp(-1)))
+
+
 def test_what_a_verdict_says_of_a_launch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(won, "fitted", lambda: {"other": won.Won(0.5, 1.0)})
+    off = 0.5 / (won.BELOW + won.ABOVE)  # the ends are half the bound's logarithm, and all of it
+    parts = won.Won(other=1 - won.ABOVE * off, library=0, weighed=0, spread=off, most=9)
+    monkeypatch.setattr(won, "fitted", lambda: parts)
     verdict = Verdict(rank=1, defect="no_tile", sure=0.7, gain=0.123456, cells=(("waves", 1.23456789),))
     second = Verdict(rank=2, defect="no_tile", sure=0.5, gain=0.36, refuted="it is not", tier="full")
     judged = SimpleNamespace(

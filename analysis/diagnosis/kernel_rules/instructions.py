@@ -12,6 +12,7 @@ from analysis.diagnosis.kernel_rules.quantities import (
     conversions,
     flops,
     from_shared,
+    in_single,
     operand_bits,
     product_bits,
     shared_once,
@@ -32,13 +33,12 @@ RULES = (
             & (e.queue < 0.25)
             & (e.busy["fp64"] < HALF)
         ),
-        lambda e: e.after(
-            issue=e.floors["issue"] * np.maximum(useful(e), 1 / 8), xu=e.floors["xu"] * np.maximum(useful(e), 1 / 8)
-        ),
+        lambda e: e.after(**{one: e.floors[one] * np.clip(2 * useful(e), 0.25, 1) for one in ("issue", "xu")}),
         0.7,
         "issue slots",
         "Issue slots are the limit. Fewer than an eighth of the lanes compute, but more than one in 32, so lanes are "
-        "inactive.",
+        "inactive. The bound assumes that half of the instructions of a lane are multiply-adds, and a quarter of the "
+        "slots remains.",
         "threads_per_inst is near 32.",
         ("inst_issued", "flops_fp32"),
         refutes=lambda e: (e["threads_per_inst"] > 28) | (useful(e) > 0.25),
@@ -68,7 +68,7 @@ RULES = (
             & ~(e.tensor_flops > 0)
             & (e.shared <= 0)
         ),
-        lambda e: e.after(issue=e.floors["issue"] / 4, xu=0, l1=0),
+        lambda e: e.after(issue=e.floors["issue"] / 3, xu=0, l1=0),
         0.7,
         "issue slots",
         "Issue slots are the limit, although the kernel moves data and computes almost nothing in floating point. So "
@@ -114,12 +114,12 @@ RULES = (
             & (e["flops_fp32"] + e["flops_fp16"] > 0.1 * e["flops_fp64"])
             & (np.maximum(e.busy["fp64"], e.busy["xu"]) > 0.25)
         ),
-        lambda e: e.after(fp64=0, xu=0, issue=slots(e, e["flops_fp64"] / 2 / WARP), dependent=0),
+        lambda e: e.after(fp64=0, xu=0, issue=slots(e, in_single(e)), dependent=0),
         0.75,
         "issue slots",
         "The FP64 unit is busy for a quarter of the time or more, and at least a tenth as much work is in FP32 or "
-        "FP16. So the kernel computes on data of lower precision in FP64. Each multiply-add in FP32 still takes its "
-        "issue slot.",
+        "FP16. So the kernel computes on data of lower precision in FP64. In FP32, at least the multiply-adds take an "
+        "issue slot, and at most all instructions but the conversions: the bound takes the geometric mean.",
         "The FP64 part is intended, such as a sum that needs it.",
         ("flops_fp64", "flops_fp32"),
         ("fp64", "xu"),

@@ -20,6 +20,7 @@ from analysis.diagnosis.kernel_rules.quantities import (
     from_l1,
     idle,
     in_order,
+    in_pieces,
     in_turn,
     moved,
     narrow,
@@ -56,12 +57,12 @@ RULES = (
         "uncoalesced_loads",
         (*LOADS, *TRAFFIC),
         lambda e: apart(e) & (reuse(e) < 1.5) & out_of_order(e) & (e.waits("long_scoreboard", "lg_throttle") > HALF),
-        lambda e: e.after(dram=e.dram_ns(np.minimum(asked(e), e["dram_read_bytes"]), e.written), l2=0, l1=0),
+        lambda e: e.after(dram=e.dram_ns(np.minimum(e["l2_read_bytes"], e["dram_read_bytes"]), e.written), l1=0),
         0.7,
         "bytes",
         "A request takes more than 16 sectors, and nothing uses the rest of them. Loads queue for more than four "
         "latencies of DRAM although it is not full, as a stride would fill it. So lanes read at random. The bound "
-        "assumes sorted accesses of 32 bits.",
+        "assumes that DRAM reads, in order, no more sectors than SMs ask for.",
         "The addresses have one stride.",
         ("sectors_per_request_load", "global_load_requests", "dram_read_bytes"),
         ("dram", "l2"),
@@ -406,7 +407,7 @@ RULES = (
             & (e.shared <= 0)
             & (e.loaded > e.stored)
         ),
-        when_aligned,
+        in_pieces,
         0.7,
         "bytes",
         "DRAM delivers sectors in pairs. Rows in order use both of each pair, and so do aligned pieces of two sectors "

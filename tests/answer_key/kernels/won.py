@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pandas as pd
 
@@ -28,11 +29,8 @@ from studies.specimens import score as specimens  # noqa: E402
 
 SLACK, NEAR = 1.1, 0.25  # as in score.py
 LARGEST = 2.0  # a part of the bound's logarithm: one fix that reaches more has another effect, too
-# Chosen after a look at left-out counts, among 1 to 2 spreads: with 1.3 and 2, nine in ten are above the low end, and
-# 98 % below the high end; the middle is as near with 1 and 1.
-BELOW, ABOVE = 1.3, 2.0  # spreads from the mean
-ALIKE, EVEN = 8, 30  # fixes of all causes that count beside those of one: for its mean, and for its spread
-LEAST = 0.02  # the lowest part
+ALIKE = 8  # fixes of all kinds that count beside those of one kind
+FAR = np.log(4)  # bounds below it give the spread as a part of their logarithm, larger ones the most
 
 
 def _speed_ups(one: fit.Known) -> dict[str, float]:
@@ -53,33 +51,28 @@ def _fixes() -> Iterator[tuple[str, str, str, float, float]]:
             if truth.kind != "defect" or first is None or first.gain <= 0:
                 continue
             if first.defect in {truth.cause, *filter(None, truth.also.split("|"))}:
-                yield one.name, one.tier, first.defect, np.log(times[name]), -np.log(1 - first.gain)
+                yield one.name, one.tier, first.kind, np.log(times[name]), -np.log(1 - first.gain)
 
 
 def fixes() -> pd.DataFrame:
     """Return a row a fix and list of metrics: logarithms of the speed-up, `won`, and of its bound; `part` is their ratio."""
-    table = pd.DataFrame(_fixes(), columns=["set", "tier", "cause", "won", "bound"])
+    table = pd.DataFrame(_fixes(), columns=["set", "tier", "kind", "won", "bound"])
     return table.assign(part=(table["won"] / table["bound"]).clip(0, LARGEST))
 
 
-def fitted(table: pd.DataFrame) -> dict[str, won.Won]:
-    """Return the parts of each cause: means and spreads, drawn towards those of all causes."""
-    means = table.groupby("cause")["part"].agg(["sum", "size"])
-    mean = (means["sum"] + ALIKE * table["part"].mean()) / (means["size"] + ALIKE)
-    off = (table["part"] - table["cause"].map(mean)) ** 2
-    squares = off.groupby(table["cause"]).agg(["sum", "size"])
-    spread = np.sqrt((squares["sum"] + EVEN * off.mean()) / (squares["size"] + EVEN))
-    mean[won.OTHER], spread[won.OTHER] = table["part"].mean(), np.sqrt(off.mean())
-    low = np.maximum(mean - BELOW * spread, LEAST)
-    return {
-        str(cause): won.Won(round(float(low[cause]), 2), round(float(mean[cause] + ABOVE * spread[cause]), 2))
-        for cause in sorted(mean.index)
-    }
+def fitted(table: pd.DataFrame) -> won.Won:
+    """Return the mean part of each kind, drawn towards that of all, and the spreads."""
+    parts = table.groupby("kind")["part"].agg(["sum", "size"]).reindex(["other", "library", "weighed"], fill_value=0)
+    means = (parts["sum"] + ALIKE * table["part"].mean()) / (parts["size"] + ALIKE)
+    off, near = table["part"] - table["kind"].map(means), table["bound"] < FAR
+    spread = np.sqrt((off[near] ** 2).mean())
+    most = np.sqrt(((off * table["bound"])[~near] ** 2).mean())
+    return won.Won(*(round(float(one), 2) for one in (*means, spread, most)))
 
 
-def judged(table: pd.DataFrame, parts: dict[str, won.Won]) -> pd.DataFrame:
+def judged(table: pd.DataFrame, parts: won.Won) -> pd.DataFrame:
     """Return whether each speed-up is below the high end, in the interval, and near its middle, and its width."""
-    ends = [parts.get(one.cause, parts[won.OTHER]).of(1 - np.exp(-one.bound)) for one in table.itertuples()]
+    ends = [parts.of(1 - np.exp(-one.bound), one.kind) for one in table.itertuples()]
     low, high = (np.array([getattr(one, end) for one in ends]) for end in ("low", "high"))
     saved, middle = 1 - np.exp(-table["won"].to_numpy()), (low + high) / 2
     faster = 1 / (1 - saved)
@@ -100,11 +93,9 @@ def main(arguments: list[str]) -> None:
     """Run the command line."""
     table = fixes()
     if "--write" in arguments:
-        head = (
-            "# Written by tests/answer_key/kernels/won.py: which parts of a bound's logarithm fixes of a cause reach.\n"
-        )
-        rows = (f"{cause} = {{ low = {one.low}, high = {one.high} }}\n" for cause, one in fitted(table).items())
-        won.FILE.write_text(head + "".join(rows), encoding="utf-8")
+        rows = "".join(f"{name} = {value}\n" for name, value in msgspec.structs.asdict(fitted(table)).items())
+        head = "# Written by tests/answer_key/kernels/won.py: which part of a bound's logarithm fixes reach.\n"
+        won.FILE.write_text(head + rows, encoding="utf-8")
     for said, rows in (("each set left out", left_out(table)), ("fitted to all", judged(table, fitted(table)))):
         sums = rows.groupby(["set", "tier"], sort=False).mean(numeric_only=False)
         sums.insert(0, "fixes", rows.groupby(["set", "tier"], sort=False).size())
