@@ -15,6 +15,7 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,7 @@ from analysis.formats.errors import InputError
 from analysis.formats.report import Missing, Reason
 from analysis.formats.words import count_of, day_of
 
+Times = tuple[IntArray, IntArray]  # of events: when each begins, and how long it takes, ns
 MARK = b'"traceEvents"'
 _MEMORY = re.compile(r"\((\w+) *-> *(\w+)\)$")  # Memcpy HtoD (Pinned -> Device)
 # Vendor of the GPU, with a pattern of GPU names and one of runtime calls.
@@ -102,8 +104,9 @@ def read(raw: bytes | mmap.mmap, where: str) -> Timeline:
         missing += _no_gpu_operations(len(recorded["call"]), elsewhere, where)
     by_kind, first = _timed(recorded, where, missing)
     calls = by_kind["call"]
-    gpu_ops, nccl_calls = _gpu_ops(by_kind["gpu"], calls, trace, first, where, missing)
-    missing += _unrecorded(gpu_ops, recorded["gpu"], calls, first, where)
+    called = _times(calls, first, where)
+    gpu_ops, nccl_calls = _gpu_ops(by_kind["gpu"], calls, called, trace, first, where, missing)
+    missing += _unrecorded(gpu_ops, recorded["gpu"], calls, called, where)
     chosen, what = [by_kind["mark"]], "marks of the program"
     only_steps = all(_STEP.fullmatch(name) for name in by_kind["mark"].names.used())
     if only_steps or not (len(by_kind["gpu"]) or len(calls) or others):
@@ -127,7 +130,7 @@ def read(raw: bytes | mmap.mmap, where: str) -> Timeline:
         process_ranks=(ranks := _ranks(gpu_ops, trace)),
         ranks_from=FROM_TRACE if ranks else "",
         nccl_calls=nccl_calls,
-        calls=_calls(calls, first, where),
+        calls=_calls(calls, called),
     )
 
 
@@ -138,8 +141,9 @@ def _attributes(devices: Sequence[Device]) -> dict[str, float]:
 
 
 def _timed(by_kind: dict[str, Events], where: str, missing: list[Missing]) -> tuple[dict[str, Events], int]:
-    """Return the events with a time stamp, and the first of these times in ns. Add the gap of those without."""
+    """Return the events with a time stamp, now in ns, and the first of these times. Add the gap of those without."""
     starts = {kind: _nanoseconds(events.ts, where, "ts") for kind, events in by_kind.items()}
+    by_kind = {kind: replace(events, ts=pa.chunked_array([starts[kind]])) for kind, events in by_kind.items()}
     start = np.concatenate([*starts.values()])
     called = np.full(len(start), -1, dtype=np.int64)
     if len(start) and (start == 0).any() and (start > 0).any():
@@ -166,13 +170,12 @@ def _begun(ops: Events, calls: Events, start: IntArray) -> IntArray:
     return found.fillna(-1).to_numpy(np.int64)
 
 
-def _calls(calls: Events, first: int, where: str) -> pd.DataFrame | None:
-    """Return every call of the runtime (CALLS_COLUMNS); None if the trace has none."""
+def _calls(calls: Events, times: Times) -> pd.DataFrame | None:
+    """Return every call of the runtime (CALLS_COLUMNS); None if the trace has none. `times` of _times."""
     rows, pid, tid = calls.placed()
     if not len(rows):
         return None
-    start, duration = _times(calls, first, where)
-    start, end = start[rows], (start + duration)[rows]
+    start, end = times[0][rows], (times[0] + times[1])[rows]
     return all_calls(
         calls.names.values, calls.names.code[rows], start, end, pid, tid, calls.numbers["correlation"][rows]
     )
@@ -245,13 +248,18 @@ def _vendor(names: Sequence[str], calls: Sequence[str]) -> str:
 
 
 def _nanoseconds(texts: pa.ChunkedArray, where: str, what: str) -> IntArray:
-    """Convert decimal microseconds, as written in the file, into whole ns."""
+    """Convert decimal microseconds, as written in the file, into whole ns, which numbers are already."""
     if not len(texts):
         return np.array([], dtype=np.int64)
+    if pa.types.is_integer(texts.type):
+        return texts.to_numpy()
     wrong: bytes | None = None
     try:
-        whole = pc.multiply(texts.cast(pa.decimal128(30, 6)), pa.scalar(1000, pa.decimal128(4, 0)))
-        values = pc.round(whole).cast(pa.int64()).to_numpy()
+        whole = _without_points(texts)
+        if whole is None:
+            exact = pc.multiply(texts.cast(pa.decimal128(30, 6)), pa.scalar(1000, pa.decimal128(4, 0)))
+            whole = pc.round(exact)
+        values = whole.cast(pa.int64()).to_numpy()
         if ((values < LONGEST_NS) & (values > -LONGEST_NS)).all():
             return values
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -263,7 +271,25 @@ def _nanoseconds(texts: pa.ChunkedArray, where: str, what: str) -> IntArray:
     raise InputError(f"{where}: an event has {found!r} as its {what}, not a time in microseconds; {AGAIN}.")
 
 
-def _times(events: Events, first: int, where: str) -> tuple[IntArray, IntArray]:
+def _without_points(texts: pa.ChunkedArray) -> pa.ChunkedArray | None:
+    """Return numbers without their point if all have three digits after it, as PyTorch writes times; None if not."""
+    parts = []
+    for chunk in texts.chunks:
+        ends = np.frombuffer(chunk.buffers()[1], np.int32)[chunk.offset : chunk.offset + len(chunk) + 1]
+        letters = np.frombuffer(chunk.buffers()[2], np.uint8)[ends[0] : ends[-1]] if ends[-1] > ends[0] else ends[:0]
+        ends = ends - ends[0]
+        points = ends[1:] - len(".000")
+        if (np.diff(ends) <= len(".000")).any() or (letters[points] != ord(".")).any():
+            return None
+        kept = np.ones(len(letters), bool)
+        kept[points] = False
+        ends = (ends - np.arange(len(ends))).astype(np.int32)
+        buffers = pa.py_buffer(ends), pa.py_buffer(letters[kept])
+        parts.append(pa.StringArray.from_buffers(len(chunk), *buffers))
+    return pa.chunked_array(parts, pa.string())
+
+
+def _times(events: Events, first: int, where: str) -> Times:
     """Start of events, since the time `first`, and their duration, ns."""
     start = _nanoseconds(events.ts, where, "ts")
     duration = _nanoseconds(events.dur, where, "dur")
@@ -290,7 +316,7 @@ def _device(number: float | None, names: dict[int, str]) -> str:
 
 
 def _gpu_ops(
-    events: Events, calls: Events, trace: Trace, first: int, where: str, missing: list[Missing]
+    events: Events, calls: Events, called: Times, trace: Trace, first: int, where: str, missing: list[Missing]
 ) -> tuple[pd.DataFrame, pd.DataFrame]:  # fmt: skip
     if not len(events):
         return empty_table(GPU_OPS_COLUMNS), empty_table(NCCL_CALLS_COLUMNS)
@@ -318,7 +344,7 @@ def _gpu_ops(
         },
         GPU_OPS_COLUMNS,
     )
-    launched = _with_calls(table, calls, first, where)
+    launched = _with_calls(table, calls, called)
     lonely = int(launched["api_start_ns"].isna().sum())
     if lonely:
         missing.append(
@@ -338,14 +364,13 @@ def _memory(name: str) -> str:
     return f"{found[1]} -> {found[2]}" if found else ""
 
 
-def _unrecorded(ops: pd.DataFrame, recorded: Events, calls: Events, first: int, where: str) -> list[Missing]:
+def _unrecorded(ops: pd.DataFrame, recorded: Events, calls: Events, times: Times, where: str) -> list[Missing]:
     """Return the gap of the launches without a record of their kernel; `recorded`: all records, also untimed ones."""
     if ops.empty or not len(calls):
         return []
     untimed = recorded.numbers["correlation"].dropna() if len(recorded) > len(ops) else []
-    start, duration = _times(calls, first, where)
     gap = unrecorded(
-        calls.names.values, calls.names.code, start, start + duration, [calls.threads.code],
+        calls.names.values, calls.names.code, times[0], times[0] + times[1], [calls.threads.code],
         calls.numbers["correlation"], ops, where, untimed,
     )  # fmt: skip
     return [gap] if gap else []
@@ -395,10 +420,10 @@ def _payload(one: Details) -> int | None:
     return size * (max(sent, received) if part is None else part)
 
 
-def _with_calls(ops: pd.DataFrame, calls: Events, first: int, where: str) -> pd.DataFrame:
+def _with_calls(ops: pd.DataFrame, calls: Events, times: Times) -> pd.DataFrame:
     """Join operations to the call with their correlation id; an id that two processes use is ignored."""
     rows, pid, tid = calls.placed()
-    start, duration = _times(calls, first, where)
+    start, duration = times
     correlation = calls.numbers["correlation"][rows]
     usable = np.flatnonzero(~correlation.isna())
     ids, start, end = correlation._data[usable], start[rows[usable]], (start + duration)[rows[usable]]
