@@ -133,6 +133,9 @@ FMA = _(fma_active_frac=0.4, time=10_000)
 @pytest.mark.parametrize(("cells", "changed", "ns"), [
     (_(floor_dram=3000, floor_l2=2000, floor_issue=4000, floor_fp32=1000), {}, 6000),  # the root of the sum of squares
     (_(floor_dram=3000, floor_issue=4000, floor_blocks=7000), {}, 8000),
+    (_(floor_dram=3000, floor_issue=4000, closed=True, shared=1024), {}, 5000),  # a library overlaps them
+    (_(floor_dram=3000, floor_issue=4000, closed=True, shared=1023), {}, 6000),
+    (_(floor_dram=3000, floor_issue=4000, shared=1024), {}, 6000),
     (FMA | _(floor_dram=3000), {}, 4000),
     (FMA | _(floor_dram=3000, floor_issue=1), {}, 6000),
     (_(floor_dram=3000), _(dram=nan), 1000),

@@ -28,7 +28,7 @@ from kernels.specimens import registry  # noqa: E402
 from studies.specimens import score as specimens  # noqa: E402
 
 SLACK, NEAR = 1.1, 0.25  # as in score.py
-LARGEST = 2.0  # a part of the bound's logarithm: one fix that reaches more has another effect, too
+LARGEST = 1.5  # a part of the bound's logarithm: one fix that reaches more has another effect, too
 ALIKE = 8  # fixes of all kinds that count beside those of one kind
 FAR = np.log(4)  # bounds below it give the spread as a part of their logarithm, larger ones the most
 
