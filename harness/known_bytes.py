@@ -2,8 +2,8 @@
 
 usage: python -m harness.known_bytes [--out DIR] [--cost ROUNDS]   needs nvcc, nsys and a GPU with 24 GiB of free memory
 
-The report in DIR (default: runs/known-bytes) has the tables known_bytes and known_windows. harness/README.md shows one
-of an H100. With --cost, DIR/known_cost.csv has the time of a step under nsys, with samples and without.
+The report in DIR (default: runs/known-bytes) has the tables known_bytes and known_windows; harness/README.md shows two.
+With --cost, DIR/known_cost.csv has the time of a step under nsys, with samples and without.
 """
 
 import argparse

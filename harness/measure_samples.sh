@@ -5,7 +5,7 @@
 # usage: harness/measure_samples.sh OUT      needs nsys, ncu, nvcc, PyTorch, JAX and transformers, and nothing else on the GPUs
 #
 # OUT/log.txt has the exit code and the seconds of each step, which makes the table of what a profile takes (stages: RUN/raw/stages.json).
-# OUT/known/tables, OUT/links/tables, OUT/reuse/tables and OUT/cost are those of reports/h100-known-bytes, OUT/steps.csv its known_steps.csv.
+# OUT/known/tables, OUT/links/tables and OUT/cost are those of reports/known-bytes, OUT/steps.csv its known_steps.csv.
 # OUT/compiled, OUT/jax and OUT/ddp are the runs of the three reports with lanes.
 # exit: 0 all steps ran, 1 one failed, 2 usage
 set -uo pipefail

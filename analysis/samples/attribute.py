@@ -10,6 +10,7 @@ from threadpoolctl import threadpool_limits
 
 from analysis.samples.fit import (
     FAINT,
+    FAINT_MOST,
     ROUNDING,
     SIDES,
     UNKNOWN_CLOCK,
@@ -138,11 +139,22 @@ class Attributed:
 
         Samples at both edges count by their part inside. Shape: (stretches,) ns → (stretches,) twice.
         """
-        stretches = Launches(start, end, np.arange(len(start)), len(start))
-        part = overlap(self.samples, stretches, self.clock.offset)
+        part = self._inside(start, end)
         covered = np.asarray(part.sum(axis=0)).ravel() * self.samples.period
         whole = covered >= (end - start) - 0.01 * self.samples.period
         return np.asarray(part.T @ self.filled(metric)).ravel() * self.samples.period, whole
+
+    def doubt(self, metric: str, start: Floats, end: Floats) -> Floats:
+        """Return how far `moved` may lie off because nsys prints 1 % for anything below 1.5 %.
+
+        Shape: (stretches,) ns → (stretches,), in ns of the peak.
+        """
+        values, filled = self.values[metric], self.filled(metric)
+        faint = np.where(np.abs(values - FAINT) < FAINT / 10, np.maximum(filled, FAINT_MOST - filled), 0.0)
+        return np.asarray(self._inside(start, end).T @ faint).ravel() * self.samples.period
+
+    def _inside(self, start: Floats, end: Floats):  # type: ignore[no-untyped-def]  # scipy has no types
+        return overlap(self.samples, Launches(start, end, np.arange(len(start)), len(start)), self.clock.offset)
 
     def mean_clock(self, groups: list[int]) -> float:
         """Return the mean clock of the SMs while some groups ran, Hz; NaN without samples of it."""

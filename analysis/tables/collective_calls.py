@@ -18,15 +18,17 @@ from analysis.formats.report import Missing, Reason
 from analysis.formats.run import PEER_COPY
 from analysis.formats.words import count_of
 from analysis.hardware.devices import find_device
+from analysis.samples.overlap import overlap
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths
 from analysis.tables.collectives import with_bytes
 from analysis.tables.declare import Column, Facts, part, table
 from analysis.tables.links import roof_at
-from analysis.tables.sampled import device_number
+from analysis.tables.sampled import OfGpu, device_number
 
 SENT = "nvlink_tx_frac"
 RAW = 478.1 / 450  # what a share of 1 is, over the datasheet's rate: 18 links of 26.562 GB/s on an H100
-SURE = 0.5  # half of the interval of a mean, over it
+PEER_TO_PEER = "Peer-to-Peer"  # in the name of a copy
+INSIDE = 0.9  # of what a GPU sends, from which on collectives send all of it
 
 
 @table(
@@ -132,19 +134,14 @@ def _calls(rows: pd.DataFrame, facts: Facts) -> pd.DataFrame:
 
 
 def _with_samples(calls: pd.DataFrame, facts: Facts) -> pd.DataFrame:
-    """Fill in unknown bytes from the sampled traffic of the first rank's GPU, where its mean is known to SURE."""
+    """Fill in unknown bytes from the sampled traffic of the first rank's GPU."""
     device = find_device(facts.gpu) if facts.gpu else None
     if not calls["bytes"].isna().any() or device is None or not device.nvlink_bytes_per_s:
         return calls
     sent: dict[tuple[int, int], float] = {}
     for one in facts.sampled:
-        for group in np.flatnonzero([communicates(str(name)) for name in one.groups["kernel"]]):
-            figure, count = one.found.figure(SENT, [int(group)]), int(one.groups["launches"].iloc[group])
-            if figure is None or figure.half > SURE * figure.rate:
-                continue
-            size = figure.rate * RAW * device.nvlink_bytes_per_s * float(one.found.time[group]) / count / 1e9
-            starts = one.found.launches.start[one.found.launches.group == group]
-            sent |= {(one.found.gpu, int(start)): size for start in starts}
+        rate = RAW * device.nvlink_bytes_per_s / 1e9
+        sent |= {(one.found.gpu, start): share * rate for start, share in _sent(one).items()}
     ops = facts.gpu_ops.iloc[calls["op"].to_numpy(np.int64)]
     numbers = of_each(ops["device"].astype(str), device_number)
     known = [sent.get(key) for key in zip(numbers.tolist(), ops["start_ns"].tolist(), strict=True)]
@@ -156,6 +153,29 @@ def _with_samples(calls: pd.DataFrame, facts: Facts) -> pd.DataFrame:
     filled = calls["bytes"].isna() & sizes.notna()
     source = calls["bytes_from"].mask(filled, "samples")
     return calls.assign(bytes=calls["bytes"].where(~filled, sizes), bytes_from=source)
+
+
+def _sent(one: OfGpu) -> dict[int, float]:
+    """Return what each collective sends, mean of its group, in ns of NVLink's peak, by its start.
+
+    A collective waits for other ranks and then sends in a burst, so it has no rate that a fit could find. All that the
+    GPU sends in samples that collectives and copies between GPUs touch is theirs. {} if less than INSIDE of all is.
+    """
+    found, names = one.found, one.groups["kernel"].astype(str)
+    moves = np.array([communicates(name) or PEER_TO_PEER in name for name in names])
+    values = np.nan_to_num(found.values.get(SENT, np.zeros(len(found.samples.begin))))
+    shares = overlap(found.samples, found.launches, found.clock.offset)[:, np.flatnonzero(moves)].toarray()
+    whole = shares.sum(axis=1)
+    of_group = (shares / np.where(whole > 0, whole, 1.0)[:, None]).T @ values * found.samples.period
+    if not of_group.sum() >= INSIDE * values.sum() * found.samples.period > 0:
+        return {}
+    mean = np.zeros(len(moves))
+    mean[moves] = of_group / one.groups["launches"].to_numpy(np.float64)[moves]
+    return {
+        int(start): float(mean[group])
+        for start, group in zip(found.launches.start, found.launches.group, strict=True)
+        if mean[group] > 0
+    }
 
 
 def of_each(names: pd.Series, told: Callable[[str], object]) -> np.ndarray:

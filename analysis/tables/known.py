@@ -15,7 +15,7 @@ _KNOWN = re.compile(r"(?:^|/)known (read|copy|write|spin|peer|allreduce)(\d+)MiB
 SENT, RECEIVED = "nvlink_tx_frac", "nvlink_rx_frac"
 _MOVED_BY = {READ: ("read", "copy"), WRITE: ("write", "copy"), SENT: ("peer", "allreduce"), RECEIVED: ("allreduce",)}
 _SAID = {READ: "read", WRITE: "written", SENT: "sent", RECEIVED: "received"}
-_LINKS = 478.1e9  # byte/s each way: 18 links of 26.562 GB/s, as `nvidia-smi nvlink -s` says on an H100
+_LINKS = 478.1e9  # byte/s each way: 18 links of 26.562 GB/s, as `nvidia-smi nvlink -s` says on an H100 and an H200
 _HOW = ("alone", "among", "graph")
 
 
@@ -58,7 +58,8 @@ def _sampled(facts: Facts) -> list[OfGpu]:
     title="Known bytes of windows",
     columns=(
         Column("window", "launches of one kind alone, or all steps among others in a stream or a graph", "key"),
-        Column("metric", "read or written", "key"),
+        Column("gpu", "number of the GPU", "key", "1", shown=False),
+        Column("metric", "read, written, or over NVLink sent or received", "key"),
         Column("samples", "samples from the first launch to the end of the last", "sampled", "1"),
         Column("known_bytes", "what all launches move", "static"),
         Column("sampled_low_bytes", "sum of the samples, with nothing where nsys prints 1 %", "sampled"),
@@ -85,22 +86,25 @@ def _windows(one: OfGpu) -> Iterator[dict[str, object]]:
         own = np.isin(launches.group, [group for group, *_ in groups])
         first, last = launches.start[own].min() - one.found.samples.period, launches.end[own].max()
         rows = (begin >= first) & (begin <= last)
-        for metric in (READ, WRITE):
-            moving = _MOVED_BY[metric]
+        for metric, moving in _MOVED_BY.items():
             known = sum(size * int(one.groups["launches"].iloc[at]) for at, kind, size in groups if kind in moving)
             if known and metric in one.found.values:
-                yield {"window": name, "metric": _SAID[metric], **_sums(one, metric, rows, known)}
+                yield {"window": name, "gpu": one.found.gpu, "metric": _SAID[metric], **_sums(one, metric, rows, known)}
 
 
 def _sums(one: OfGpu, metric: str, rows: npt.NDArray[np.bool_], known: int) -> dict[str, object]:
     values = one.found.values[metric][rows]
     faint = np.abs(values - FAINT) < FAINT / 10
-    of_one = one.peak * one.found.samples.period / 1e9
+    of_one = _peak(one, metric) * one.found.samples.period / 1e9
     low, high = (float(np.where(faint, least, values).sum()) * of_one for least in (0.0, FAINT_MOST))
     return {
         "samples": int(rows.sum()), "known_bytes": known, "sampled_low_bytes": low, "sampled_high_bytes": high,
         "off_low_frac": low / known - 1, "off_high_frac": high / known - 1, "tier": "sampled",
     }  # fmt: skip
+
+
+def _peak(one: OfGpu, metric: str) -> float:
+    return _LINKS if metric in (SENT, RECEIVED) else one.peak
 
 
 def _launches(one: OfGpu) -> Iterator[dict[str, object]]:
@@ -144,8 +148,7 @@ def _rows(
             for (kind, size), count in zip(kinds, launches, strict=True)
             if kind in _MOVED_BY[metric]
         )
-        peak = _LINKS if metric in (SENT, RECEIVED) else one.peak
-        known, of_one = moved / least, peak * time / least / 1e9
+        known, of_one = moved / least, _peak(one, metric) * time / least / 1e9
         sampled, error = figure.rate * of_one, figure.half * of_one
         yield {
             "how": how, "range": name, "gpu": one.found.gpu, "metric": _SAID[metric], "launches": least,

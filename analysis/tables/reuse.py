@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 
+from analysis.samples.neighbours import RESOLVED
 from analysis.samples.overlap import Floats
 from analysis.tables.declare import Column, Facts, table
 from analysis.tables.sampled import OTHERS, READ, OfGpu, named
@@ -32,6 +33,8 @@ FLUSHED = "all"  # ncu's cache control: it flushes the caches before each kernel
 def build_l2_reuse(facts: Facts) -> pd.DataFrame | None:
     """Return l2_reuse.csv: a row for each figure that samples resolve and whose kernels ncu counted, most time first.
 
+    Its error is at most a tenth of what ncu counted.
+
     None without samples, or without counters of flushed caches.
     """
     is_cold = facts.sampled and (facts.ncu or {}).get("cache_control") == FLUSHED
@@ -48,10 +51,10 @@ def _of_gpu(one: OfGpu, cold: Floats) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     for members in one.found.joints:
         figure, alone = one.found.figure(READ, members), float(of_group[members].sum())
-        if figure is None or not figure.resolved or not alone > 0:
-            continue
         time = float(one.found.time[members].sum())
         bytes_at = one.peak * time / 1e9
+        if figure is None or not figure.resolved or not figure.half * bytes_at <= RESOLVED * alone:
+            continue
         rows.append(
             {
                 **named(one, members),

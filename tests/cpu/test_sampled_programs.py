@@ -1,6 +1,6 @@
-"""Committed captures of unlike programs with samples: how much of their GPU time the samples resolve, on one H100 each.
+"""Committed captures of unlike programs with samples: how much of their GPU time the samples resolve.
 
-A program of the folder `tests/samples` ran with samples at 10 kHz; so did those of `reports/h100-sampled-*`.
+A program of the folder `tests/samples` ran with samples at 10 kHz on an H100; so did those of `reports/*-sampled-*`.
 """
 
 import functools
@@ -25,6 +25,7 @@ ALONE_FRAC = {
     "tests/samples/gpt2": [1.00],
     "reports/h100-sampled-compiled/captures": [1.00],
     "reports/h100-sampled-jax/captures": [0.87],
+    "reports/h200-sampled-ddp/captures": [0.98, 0.98],
 }
 
 # One worker, which reads each capture once.
@@ -72,6 +73,7 @@ def invented(one: Attributed, seed: int) -> tuple[Floats, Floats]:
     begin, until, moved = np.concatenate(edges[:-1]), np.concatenate(edges[1:]), np.concatenate(rates)
     true = np.bincount(np.tile(group, 5), (until - begin) * moved, groups) / launches.time_of_groups()
     mean = overlap(one.samples, Launches(begin, until, np.arange(len(begin)), len(begin)), 1_900.0) @ moved
+    true, mean = (rates / max(float(mean.max()), 1.0) for rates in (true, mean))  # launches run beside each other
     return true, np.clip(np.where((mean > 0) & (mean < 0.015), 0.01, np.round(mean, 2)), 0.0, 1.0)
 
 
@@ -79,9 +81,8 @@ def test_intervals_hold_the_rates_of_invented_runs() -> None:
     """Launches from 8 µs on of real timelines, with rates that rise, fall and vary: 95 % of the intervals hold them."""
     inside = []
     for folder in ALONE_FRAC:
-        (one,) = (each.found for each in facts_of(folder).sampled)
-        for seed in range(1):
-            true, samples = invented(one, seed)
+        for one in (each.found for each in facts_of(folder).sampled):
+            true, samples = invented(one, 0)
             found = attribute(0, one.samples, {"dram_read_frac": samples}, one.launches)
             for group in np.flatnonzero(one.time >= 8_000 * np.bincount(one.launches.group)):
                 figure = found.figure("dram_read_frac", [int(group)])

@@ -23,7 +23,7 @@ from analysis.samples.attribute import Attributed, attribute
 from analysis.samples.fit import Fit
 from analysis.samples.neighbours import Ran, join
 from analysis.samples.overlap import Launches, cut, samples_of
-from analysis.tables import sampled
+from analysis.tables import known, sampled
 from analysis.tables.reuse import _cold_of_groups, build_l2_reuse
 from harness import known_bytes, known_steps
 from harness.profile import argv, status
@@ -64,6 +64,16 @@ def play(
 def attributed(rates: list[float], lengths: list[int], steps: int, **how: int) -> Attributed:
     launches, begin, shown = play(rates, lengths, steps, **how)
     return attribute(0, samples_of(begin), {"dram_read_frac": shown}, launches)
+
+
+def test_what_nsys_prints_as_1_percent_widens_the_bytes_of_a_step() -> None:
+    """A kernel reads 0.2 % of the peak for 400 µs of each step: nsys prints 1 %, and the fit guesses 0.75 %."""
+    found = attributed([0.002, 0.5], [400_000, 200_000], 60)
+    start, end = found.launches.start[::2], found.launches.end[1::2]
+    moved, doubt = found.moved("dram_read_frac", start, end)[0].mean(), found.doubt("dram_read_frac", start, end).mean()
+    true = 0.002 * 400_000 + 0.5 * 200_000
+    assert moved > 1.01 * true
+    assert abs(moved - true) <= doubt < 0.02 * 400_000
 
 
 @pytest.mark.parametrize("offset", [0, -43_000, 180_000])
@@ -375,13 +385,15 @@ def test_l2_reuse_is_what_ncu_reads_cold_less_what_samples_read_in_place(facts: 
     first = np.flatnonzero(facts.launches["kernel"] == "first")
     in_place = 0.5 * LONG[0] * PEAK / 1e9
     cold[first[3]] = 2 * in_place
-    known = {"sampled": facts.sampled, "measured": pd.DataFrame({"dram_read_bytes": cold})}
-    rows = build_l2_reuse(facts_of(ncu={"cache_control": "all"}, **known))
+    given = {"sampled": facts.sampled, "measured": pd.DataFrame({"dram_read_bytes": cold})}
+    rows = build_l2_reuse(facts_of(ncu={"cache_control": "all"}, **given))
     (row,) = (one for one in rows.to_dict("records") if one["gpu"] == int(facts.launches["device"][first[3]][-2]))
     assert (row["kernel"], row["launches"]) == ("first", 40)
     assert row["cold_read_bytes"] == pytest.approx(40 * 2 * in_place)
     assert row["reused_frac"] == pytest.approx(0.5, abs=0.02)
-    assert build_l2_reuse(facts_of(ncu={"cache_control": "none"}, **known)).empty
+    assert build_l2_reuse(facts_of(ncu={"cache_control": "none"}, **given)).empty
+    little = pd.DataFrame({"dram_read_bytes": cold / 50})  # the interval in place is wider than a tenth of that
+    assert build_l2_reuse(facts_of(ncu={"cache_control": "all"}, **(given | {"measured": little}))).empty
 
 
 def test_the_lanes_of_the_timeline_follow_the_samples(facts: Facts) -> None:
@@ -433,6 +445,16 @@ def test_launches_of_known_bytes_are_held_against_their_names(tmp_path: Path) ->
     assert (window["window"], window["metric"], window["known_bytes"]) == ("alone, read", "read", 80 * (64 << 20))
     assert window["sampled_low_bytes"] <= window["sampled_high_bytes"] == pytest.approx(moved, rel=0.02)
     assert window["off_low_frac"] == pytest.approx(window["sampled_low_bytes"] / window["known_bytes"] - 1)
+
+
+def test_a_window_over_nvlink_is_held_against_the_link(facts: Facts) -> None:
+    """Samples of half of the link's 478.1 GB/s give half of what it could move in their time."""
+    one = facts.sampled[1]
+    found = replace(one.found, values={known.SENT: np.full(len(one.found.samples.begin), 0.5)})
+    named = replace(one, found=found, groups=one.groups.assign(folded="alone/known peer64MiB"))
+    (row,) = known._windows(named)
+    assert (row["window"], row["gpu"], row["metric"], row["known_bytes"]) == ("alone, peer", 1, "sent", 80 * (64 << 20))
+    assert row["sampled_low_bytes"] == pytest.approx(0.5 * 478.1e9 * row["samples"] * found.samples.period / 1e9)
 
 
 def test_a_step_of_known_launches_sums_them(tmp_path: Path) -> None:
