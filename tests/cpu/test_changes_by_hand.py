@@ -270,9 +270,6 @@ def test_gaps_between_launches_are_of_one_thread_and_include_other_calls() -> No
     assert changes.usual_gap(graph(calls, [{}])) == 5 * 9_000  # of 8,000, 9,000 and 90,000
 
 
-# Kernels
-
-
 # Streams
 
 

@@ -9,51 +9,11 @@ import pandas as pd
 import pytest
 
 from analysis.replay import changes, decompose, spans, steady
-from analysis.replay.graph import DEVICE, NONE, OPERATION, STREAM, Graph
-from analysis.replay.simulate import BY_HOST, BY_OTHER, BY_RANKS, BY_STREAM, _Pieces, simulate
+from analysis.replay.graph import NONE, OPERATION, STREAM
+from analysis.replay.simulate import BY_HOST, BY_RANKS, BY_STREAM, _Pieces, simulate
 from tests.by_hand import AFTER, LAG, bools, graph, launches
 
 # The replay
-
-
-@pytest.mark.parametrize(
-    ("durations", "step"),
-    [
-        ((2, 2, 2), 45.0),  # three calls of 10 + 5
-        ((100, 100, 100), 303.0),  # three kernels and the time between two
-        ((2, 2, 60), 63.0 + 2.0),  # 2 + 1 and 60 + 1 and, of the first kernel, 1
-    ],
-)
-def test_a_step_takes_as_long_as_host_or_gpu(durations: tuple[float, ...], step: float) -> None:
-    run = simulate(launches(*durations))
-    assert run.step_ns == pytest.approx({65.0: 2 + 2 + 60 + 3}.get(step, step), abs=0.01)
-
-
-def test_an_operation_waits_for_its_call_or_for_its_stream() -> None:
-    run = simulate(launches(2, 20, 2))
-    start = run.o_start - run.begin_ns
-    assert [run.o_why[at] for at in range(3)] == [BY_HOST, BY_HOST, BY_STREAM]
-    assert (np.diff(start).tolist(), run.o_cause[2]) == ([15.0, 21.0], 1)
-    assert (run.o_end - run.o_start).tolist() == [2, 20, 2]
-
-
-def test_an_operation_waits_for_one_of_another_stream() -> None:
-    run = simulate(graph([{}, {}], [{"ns": 50.0}, {"stream": 1, "dep": 0, "dep_gap": 3.0}]))
-    assert (run.o_start[1] - run.o_end[0], run.o_why[1], run.o_cause[1]) == (3.0, BY_OTHER, 0)
-
-
-@pytest.mark.parametrize(("kind", "target"), [(OPERATION, 0), (STREAM, 0), (DEVICE, 1)])
-def test_a_call_that_waits_returns_after_what_it_waits_for(kind: int, target: int) -> None:
-    """Call 10 to 15, kernel 14 to 64; the second call waits for it and 7 ns more: 71, and the host's last 10 ns: 81."""
-    calls = [
-        {},
-        {"name": "cudaStreamSynchronize", "wait": kind, "target": target, "tail": 7.0},
-        {"name": "cudaEventRecord"},
-    ]
-    run = simulate(graph(calls, [{"ns": 50.0}]))
-    assert run.c_end[1] - run.o_end[0] == 7.0
-    assert dict(zip(run.b_call.tolist(), run.b_by.tolist(), strict=True)) == {1: 0}
-    assert run.step_ns == 10 + LAG + 50 + 7 + 10 + 5
 
 
 def test_kernels_that_do_not_fit_beside_each_other_share_the_gpu() -> None:
@@ -69,11 +29,6 @@ def test_kernels_that_do_not_fit_beside_each_other_share_the_gpu() -> None:
     assert short.o_end[1] - short.o_start[1] == 90
 
 
-def test_a_default_stream_waits_for_the_others() -> None:
-    run = simulate(graph([{}, {}], [{"ns": 60.0}, {"stream": 1}], serial=((0, 1),)), 2)
-    assert (run.o_start[1] - run.o_end[0], run.o_why[1], run.o_cause[1]) == (AFTER, BY_OTHER, 0)
-
-
 def test_a_collective_ends_on_all_ranks_when_the_last_one_has_come() -> None:
     """Rank 2 comes 50 ns later; the transfer takes what it takes where nobody waits: 20 ns."""
     calls = [{"seq": 0}, {"seq": 1, "gap": 60.0}]
@@ -81,15 +36,6 @@ def test_a_collective_ends_on_all_ranks_when_the_last_one_has_come() -> None:
     run = simulate(graph(calls, ops, stream_pid=np.array([1, 2]), seq_pid=np.array([1, 2])), 2)
     assert run.o_end[0] == run.o_end[1] == run.o_start[1] + 20
     assert (run.o_why[0], run.o_cause[0], run.o_why[1], run.alone[0]) == (BY_RANKS, 1, BY_HOST, (BY_STREAM, -1))
-
-
-def test_a_branch_waits_for_the_operation_that_its_stream_names() -> None:
-    ops = [{}, {"ns": 20.0}, {"before": 0}]
-    run = simulate(graph([{}, {}, {}], ops), 2)
-    assert run.o_start[2] - run.begin_ns < run.o_end[1] - run.begin_ns
-    assert run.o_why[2] == BY_HOST
-    late = simulate(graph([{}, {}, {}], [{"ns": 300.0}, {"ns": 90.0}, {"before": 0}]), 2)
-    assert (late.o_start[2] - late.o_end[0], late.o_cause[2]) == (AFTER, 0)
 
 
 # Changes
@@ -133,11 +79,6 @@ def test_a_wait_for_a_dropped_copy_goes_with_it(name: str, kind: str, gap: float
     assert bool(changed.c_wait[2] == NONE) is goes
 
 
-@pytest.mark.parametrize(("gap", "least"), [(10, 100_000.0), (30_000, 150_000.0), (90_000, 300_000.0)])
-def test_host_work_of_its_own_is_longer_than_what_launches_need(gap: float, least: float) -> None:
-    assert changes.host_work_ns(graph([{"gap": gap}] * 4, [{}] * 4)) == least
-
-
 @pytest.mark.parametrize(
     ("factor", "share", "name", "waits"),
     [(0.6, 1.0, "Host-to-Device", False), (0.61, 1.0, "Host-to-Device", True), (0.1, 0.4, "Host-to-Device", True),
@@ -169,13 +110,6 @@ def test_merged_kernels_take_from_the_longest_to_all_of_them(share: float, first
     one = launches(20_000, 40_000, 30_000, 7)
     changed = changes.merge(one, bools(0, 1, 2, of=4), share)
     assert changed.o_duration.tolist() == [first, 0, 0, 7]
-
-
-def test_neighbours_follow_each_other_on_their_stream() -> None:
-    one = graph([{}] * 6, [{"stream": at % 2} for at in range(6)])
-    runs = [rows.tolist() for rows in changes.neighbours(one, bools(0, 2, 3, 5, of=6))]
-    assert runs == [[0, 2], [3, 5]]
-    assert changes.neighbours(one, bools(0, 4, 1, of=6)) == []
 
 
 @pytest.mark.parametrize(
@@ -275,33 +209,6 @@ def test_the_share_of_the_gpu_that_a_stream_uses_at_a_time() -> None:
 # Parts
 
 
-def parts(one: Graph, wall: float | None = None) -> dict[str, int]:
-    found = decompose.decompose(simulate(one), wall)
-    assert sum(ns for _, ns in found.parts) == sum(ns for _, ns in found.busy_parts) == found.wall_ns
-    return dict(found.parts)
-
-
-def test_the_parts_of_a_step_follow_its_critical_path() -> None:
-    assert parts(launches(2, 2, 2)) == {"gpu_busy": 2, "launching": 43}  # the last kernel ends last
-    assert parts(launches(100, 100, 100)) == {"gpu_busy": 300, "launching": 2, "other": 1}
-    assert parts(launches(100, 100, 100), 606) == {"gpu_busy": 600, "launching": 4, "other": 2}
-    # the last kernel ends 1 ns after the host, so the next step begins 1 ns into its host work
-    assert parts(graph([{"gap": 200_000.0}, {}], [{}, {}])) == {"gpu_busy": 2, "launching": 19, "host_work": 199_999}
-
-
-def test_waits_allocations_and_copies_are_parts_of_their_own() -> None:
-    """A call that waits for a kernel of 500: what it waits for counts, and its 7 ns after the end."""
-    calls = [{}, {"name": "cudaStreamSynchronize", "wait": STREAM, "target": 0, "tail": 7.0}]
-    assert parts(graph(calls, [{"ns": 500.0}])) == {"gpu_busy": 500, "launching": 14, "sync": 7}
-    calls[1]["name"] = "cudaFree"
-    assert parts(graph(calls, [{"ns": 500.0}])) == {"gpu_busy": 500, "launching": 14, "allocation": 7}
-    assert parts(graph([{}], [{"ns": 500.0, "kind": "memcpy"}])) == {"copies": 500, "other": 1}
-    assert parts(graph([{}], [{"ns": 500.0, "name": "ncclDevKernel_AllReduce"}])) == {
-        "communication": 500,
-        "other": 1,
-    }
-
-
 def test_idle_time_counts_by_its_cause_and_busy_time_first() -> None:
     found = decompose.decompose(simulate(launches(2, 2, 2)))
     assert dict(found.busy_parts) == {"gpu_busy": 6, "launching": 39}
@@ -320,17 +227,6 @@ def test_of_a_replay_that_misses_the_step_only_the_work_of_the_gpu_is_told(wall:
     found = decompose.decompose(simulate(launches(2, 2, 2)), wall)  # 45 replayed
     assert dict(found.busy_parts) == {"gpu_busy": 6} | rest
     assert sum(ns for _, ns in found.parts) == wall
-
-
-def test_slack_is_the_time_to_the_end_that_nothing_needs() -> None:
-    run = simulate(launches(2, 2, 2))
-    late = decompose.slack(run)
-    assert late[2] == pytest.approx(run.end_ns - run.o_end[2])
-    assert decompose.slack(simulate(launches(100, 100, 100))).tolist() == [0, 0, 0]
-    side = simulate(
-        graph([{}, {}, {}], [{"ns": 20.0}, {"ns": 30.0, "stream": 1}, {"ns": 200.0, "dep": 1, "dep_gap": 2.0}])
-    )
-    assert decompose.slack(side)[1] == pytest.approx(side.o_start[2] - 2.0 - side.o_end[1])
 
 
 def test_whole_nanoseconds_add_up_and_the_largest_part_takes_the_rounding() -> None:
@@ -439,13 +335,6 @@ def test_a_path_has_the_usual_number_of_launches() -> None:
 # What repeats
 
 
-def test_stretches_resemble_their_better_neighbour() -> None:
-    """aab and aac share two of three; bcd shares one of three with aac."""
-    alike, length = steady._similar(np.array([0, 3, 6, 9]), np.array([0, 0, 1, 0, 0, 2, 1, 2, 3]))
-    assert length.tolist() == [3, 3, 3]
-    assert alike.tolist() == pytest.approx([2 / 3, 2 / 3, 1 / 3])
-
-
 @pytest.mark.parametrize(
     ("place", "total", "edges"),
     [
@@ -465,16 +354,6 @@ def test_positions_of_each_launch_or_of_the_first_of_each_run_and_where_each_beg
     symbol = np.array([1, 1, 0, 1, 0, 0])
     assert [one.tolist() for one in steady._places(symbol, False)] == [[2, 4, 5, 0, 1, 3], [0, 3]]
     assert [one.tolist() for one in steady._places(symbol, True)] == [[2, 4, 0, 3], [0, 2]]
-
-
-def test_layers_of_a_step_are_one_step() -> None:
-    """Two layers of 3 launches and a head of 2, eight times: every third anchor begins a step."""
-    layer, head = [0, 1, 2], [0, 9]
-    symbol = np.array((layer + layer + head) * 8)
-    place = np.flatnonzero(symbol == 0)
-    assert np.diff(steady._whole(place, symbol)).tolist() == [8] * (len(steady._whole(place, symbol)) - 1)
-    same = np.array(layer * 12)
-    assert steady._whole(np.flatnonzero(same == 0), same).tolist() == list(range(0, 36, 3))
 
 
 def test_the_process_with_most_gpu_time_is_the_busiest() -> None:
