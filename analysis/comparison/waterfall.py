@@ -8,7 +8,7 @@ from analysis.comparison.runs import StepOf
 from analysis.formats import symbols
 from analysis.formats.comparison import Bar, Match, Row
 from analysis.formats.report import PartKind
-from analysis.formats.words import duration
+from analysis.formats.words import duration, signed
 
 SHOWN = 0.0005  # of the step: smaller bars are one bar
 TOLD = 0.1  # of the longest bar: the sentence names no shorter one
@@ -66,8 +66,3 @@ def _because(bar: Bar) -> str:
     if not bar.cause or bar.row is None:
         return ""
     return f"{' ' if bar.cause.startswith(Match.REPLACED) else ', '}{bar.cause.split(';')[0]}"
-
-
-def signed(ns: float) -> str:
-    """Return a difference of times with its sign."""
-    return f"{'−' if ns < 0 else '+'}{duration(abs(ns))}"

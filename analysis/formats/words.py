@@ -28,6 +28,11 @@ def duration(ns: float) -> str:
     return f"{ns / 1e9:,.4g} s"
 
 
+def signed(ns: float) -> str:
+    """Return a difference of times with its sign."""
+    return f"{'−' if ns < 0 else '+'}{duration(abs(ns))}"
+
+
 def day_of(ns: int) -> str:
     """Return the day, UTC, of a time since 1970; "" if that is before 2007 or after 2100."""
     return datetime.fromtimestamp(ns // 10**9, UTC).date().isoformat() if _FIRST_NS < ns < _LAST_NS else ""

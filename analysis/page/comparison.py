@@ -12,7 +12,7 @@ from rich.text import Text
 
 from analysis.formats import symbols
 from analysis.formats.comparison import BARE, Bar, ComparedStep, Comparison, Judged, Match, Row, Times, Verdict
-from analysis.formats.words import duration
+from analysis.formats.words import duration, signed
 from analysis.page.html import plain_table, render_tables
 from analysis.page.markdown import escape, escape_prose, table_of
 from analysis.page.terminal import BAD, FAINT, GOOD, HEAD, line
@@ -58,11 +58,6 @@ def name_of(row: Row, width: int = symbols.WIDTH) -> str:
 def _kernels(names: Sequence[str], width: int) -> str:
     shown = " + ".join(symbols.short(clean(name), width) for name in names[:2])
     return shown + (f" + {len(names) - 2} more" if len(names) > 2 else "")
-
-
-def signed(ns: float) -> str:
-    """Return a difference of times with its sign."""
-    return f"{'−' if ns < 0 else '+'}{duration(abs(ns))}"
 
 
 def _conditions(compared: Comparison) -> Iterator[str]:

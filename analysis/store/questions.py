@@ -23,7 +23,6 @@ LEAST_ALIKE = 5  # captures of a step on a GPU: of fewer none is called unlike
 FAR = 5.0  # standard errors by the median absolute deviation
 LEAST_APART = 0.05  # of the median: a smaller distance is no news, however even the others are
 SLOWER = 1.1  # times the time of the same kernel elsewhere
-ROWS_SHOWN = 50
 _HOURS = "3.6e12"
 _PARTS = ", ".join(f"{part}_ns" for part in PartKind)
 

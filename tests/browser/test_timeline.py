@@ -13,7 +13,7 @@ from tests.browser.conftest import page_of
 from tests.nsys_export import Export
 
 Opened = Callable[..., Any]
-AXIS, THIN, LANE, LABELS = 22, 17, 26, 104  # as in timeline.js
+THIN, LANE, LABELS = 17, 26, 104  # as in timeline.js
 DEPTH = 40  # ranges of the chain
 
 
