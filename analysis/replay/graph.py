@@ -13,6 +13,7 @@ kind of call. Threads that take turns (PyTorch's backward thread) are one sequen
 import itertools
 import math
 import re
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -557,13 +558,14 @@ def _serial(graph: Graph) -> Graph:
     order = np.argsort(at, kind="stable")
     start, end, stream = graph.o_start[order], graph.o_end[order], graph.o_stream[order]
     device = graph.stream_devices
-    pairs = []
-    used = np.unique(stream).tolist()
-    for default, other in itertools.product([one for one in used if graph.stream_names[one].endswith("/7")], used):
-        same = graph.stream_pid[other] == graph.stream_pid[default] and device[other] == device[default]
-        if other == default or not same:
+    pairs, beside = [], defaultdict(list)
+    for one in np.unique(stream).tolist():
+        beside[int(graph.stream_pid[one]), device[one]].append(one)
+    rows_of = rows_by(stream, len(graph.stream_names)) if len(stream) else []
+    for default, other in (pair for near in beside.values() for pair in itertools.permutations(near, 2)):
+        if not graph.stream_names[default].endswith("/7"):
             continue
-        both = np.isin(stream, (default, other))
+        both = np.sort(np.concatenate([rows_of[default], rows_of[other]]))
         first = stream[both] == default
         ends = [np.insert(np.maximum.accumulate(np.where(mine, end[both], 0)), 0, 0)[:-1] for mine in (first, ~first)]
         since = start[both] - np.where(first, ends[1], ends[0])
@@ -580,7 +582,7 @@ def _collectives(graph: Graph, capture: Capture) -> Graph:
     more of them overlap.
     """
     pids = np.unique(graph.stream_pid[graph.o_stream])
-    listed = [_talking(capture, int(pid)) for pid in pids] if len(pids) > 1 else []
+    listed = _talking(capture, pids) if len(pids) > 1 else []
     if not listed or not all(len(rows) for rows in listed):
         return graph
     best = np.full(len(graph.o_start), -1)
@@ -594,16 +596,15 @@ def _collectives(graph: Graph, capture: Capture) -> Graph:
     return replace(graph, o_group=best)
 
 
-def _talking(capture: Capture, pid: int) -> IntArray:
-    """Return the rows of a process's collectives in the order of their launches."""
+def _talking(capture: Capture, pids: IntArray) -> list[IntArray]:
+    """Return the rows of the collectives of each process in the order of their launches."""
     ops = capture.gpu_ops
-    rows = np.flatnonzero((ops["pid"] == pid).fillna(False).to_numpy(bool) & ops["kind"].eq("kernel").to_numpy(bool))
-    names = ops["name"].iloc[rows]
-    talks = {one: communicates(str(one)) for one in names.unique()}
-    rows = rows[np.array([talks[one] for one in names], bool)]
-    start = ops["start_ns"].iloc[rows].to_numpy(np.int64)
-    launched = ops["api_start_ns"].iloc[rows].fillna(ops["start_ns"].iloc[rows]).to_numpy(np.int64)
-    return rows[np.lexsort([start, launched])]
+    talks = holds(ops["name"], lambda name: communicates(str(name))).to_numpy(bool)
+    rows = np.flatnonzero(talks & ops["kind"].eq("kernel").to_numpy(bool) & ops["pid"].isin(pids).to_numpy(bool))
+    ops = ops.iloc[rows]
+    order = np.lexsort([ops["start_ns"].to_numpy(np.int64), _launched(ops)])
+    place = np.searchsorted(pids, ops["pid"].to_numpy(np.int64)[order])
+    return [rows[order[own]] for own in rows_by(place, len(pids))]
 
 
 def _overlapping(graph: Graph, number: IntArray, processes: int) -> IntArray:

@@ -238,10 +238,15 @@ def _marks(capture: Capture, graph: Graph) -> Floats:
     """Return how many ranges begin or end in the host work before each call, counted as pairs. Shape: (calls,)."""
     counts = np.zeros(len(graph.c_start))
     ranges = capture.ranges
-    for pid in np.unique(graph.seq_pid):
-        rows = np.flatnonzero(graph.seq_pid[graph.c_seq] == pid) if len(counts) else np.zeros(0, np.int64)
-        own = ranges[ranges["pid"] == pid]
-        at = np.sort(np.concatenate([own["start_ns"].to_numpy(np.int64), own["end_ns"].to_numpy(np.int64)]))
+    pids = np.unique(graph.seq_pid)
+    if not len(counts) or not len(ranges):
+        return counts
+    known = ranges[ranges["pid"].isin(pids)]
+    place = np.searchsorted(pids, known["pid"].to_numpy(np.int64))
+    edges = known[["start_ns", "end_ns"]].to_numpy(np.int64)
+    of_calls = graphs.rows_by(np.searchsorted(pids, graph.seq_pid)[graph.c_seq], len(pids))
+    for rows, own in zip(of_calls, graphs.rows_by(place, len(pids)), strict=True):
+        at = np.sort(edges[own].ravel())
         end = graph.c_start[rows]
         counts[rows] = (np.searchsorted(at, end) - np.searchsorted(at, end - graph.c_gap[rows].astype(np.int64))) / 2
     return counts

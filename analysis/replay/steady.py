@@ -10,6 +10,7 @@ import re
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,7 @@ BESIDE = 0.1  # of the main phase's time: smaller phases are not reported
 EARLY = 0.25  # the same of phases that end before the main one begins, in time or launches: these are start-up
 LEAST_LAUNCHES = 4  # of a step before the main phase: what repeats with fewer uploads, or tries out kernels
 MOST_WARM_UPS = 4  # a phase before the main one that has fewer steps warms it up
+MANY = 8  # processes; of more, the rows of all are found at once
 FEW = 4  # repeats; what repeats less often builds something, if something else repeats more often
 ENDS = 0.25  # of its own length: a phase that stops earlier than this before the end is not what the run does
 _AT_ONCE = 1 << 20  # launches to look at together: more take much memory
@@ -112,29 +114,83 @@ class _Launches:
     tunes: npt.NDArray[np.bool_]  # a kernel that XLA runs around one that it tries out
 
 
+class _Whole:
+    """What the searches for the steps of each process need of the whole capture."""
+
+    def __init__(self, capture: Capture, split: bool = False) -> None:
+        """`split`: look for the rows of all processes at once, which takes memory."""
+        self.ops, self.split = _operations(capture), split
+        self.calls = capture.calls if capture.calls is not None and len(capture.calls) else None
+        self.ranges = capture.ranges
+        self._rows: dict[str, dict[int, IntArray]] = {}
+
+    @cached_property
+    def works(self) -> IntArray:
+        """Starts of kernels."""
+        works = self.ops["start_ns"].to_numpy(np.int64)[(self.ops["kind"] == "kernel").to_numpy(bool)]
+        return np.sort(works, kind="stable")  # which takes no time where they are in order, as in most captures
+
+    @cached_property
+    def loads(self) -> IntArray:
+        """Starts of calls that load modules."""
+        if self.calls is None:
+            return np.zeros(0, np.int64)
+        return np.sort(self.calls.loc[holds(self.calls["name"], _LOADS.match), "start_ns"].to_numpy(np.int64))
+
+    @cached_property
+    def begin(self) -> int:
+        return min(int(rows["start_ns"].min()) for rows in (self.ops, self.calls) if rows is not None)
+
+    def rows(self, table: str, pid: int) -> IntArray:
+        """Return the rows of a process in `ops`, `calls` or `ranges`; all of them, if it is not known."""
+        pids = getattr(self, table)["pid"]
+        if pid < 0:
+            return np.arange(len(pids))
+        if not self.split:
+            return np.flatnonzero(pids.to_numpy(dtype=np.int64, na_value=-1) == pid)
+        if table not in self._rows:
+            numbers = pids.to_numpy(dtype=np.int64, na_value=-1)
+            order = np.argsort(numbers, kind="stable")
+            first = np.flatnonzero(np.diff(numbers[order], prepend=-2))
+            self._rows[table] = dict(zip(numbers[order[first]].tolist(), np.split(order, first[1:]), strict=True))
+        return self._rows[table].get(pid, np.zeros(0, np.int64))
+
+
 _FOUND: dict[int, dict[int | None, Steady]] = {}  # by capture, while it is there, and process
+_WHOLE: dict[int, _Whole] = {}  # of captures of many processes
 
 
 def find(capture: Capture, pid: int | None = None) -> Steady:
-    """Return the start-up and the steady phases of a process: of that with the most GPU time, if none is named."""
+    """Return the steady phases of a process; by default of that with the most GPU time, with its start-up."""
     if id(capture) not in _FOUND:
-        weakref.finalize(capture, _FOUND.pop, id(capture), None)
+        for kept in (_FOUND, _WHOLE):
+            weakref.finalize(capture, kept.pop, id(capture), None)
         _FOUND[id(capture)] = {}
     known = _FOUND[id(capture)]
     if pid not in known:
-        known[pid] = _find(capture, pid)
+        known[pid] = _find(capture, pid, _whole_of(capture, pid))
     return known[pid]
 
 
-def _find(capture: Capture, pid: int | None) -> Steady:
-    ops = _operations(capture)
+def _whole_of(capture: Capture, pid: int | None) -> _Whole:
+    if id(capture) in _WHOLE:
+        return _WHOLE[id(capture)]
+    many = pid is not None and capture.gpu_ops["pid"].nunique() > MANY
+    whole = _Whole(capture, many)
+    if many:
+        _WHOLE[id(capture)] = whole
+    return whole
+
+
+def _find(capture: Capture, named: int | None, whole: _Whole) -> Steady:
+    ops = whole.ops
     if ops.empty:
         return Steady(reason="No GPU operation was recorded, so no step can be found.")
-    pid = busiest(ops) if pid is None else pid
-    launches = _launches(capture, ops, pid)
+    pid = busiest(ops) if named is None else named
+    launches = _launches(whole, pid)
     found: list[Phase] = []
     left = _working(launches)
-    marks = _marks(capture, pid, launches)
+    marks = _marks(whole, pid, launches)
     while len(left) >= 2 and len(found) < MOST_PHASES:
         phase, used = _phase(launches, left, marks, pid)
         if phase is None:
@@ -144,8 +200,7 @@ def _find(capture: Capture, pid: int | None) -> Steady:
     if not found:
         return Steady(reason=_why_not(launches), start_up_ns=(0, 0))
     found.sort(key=lambda one: -int(one.wall_ns[one.steady].sum()))
-    works = ops["start_ns"].to_numpy(np.int64)[(ops["kind"] == "kernel").to_numpy(bool)]
-    works = np.sort(works, kind="stable")  # which takes no time where they are in order, as in most captures
+    works = whole.works
     lasting = [one for one in found if _lasts(one, launches)] or found[:1]
     main = next((one for one in lasting if _works(one, works)), lasting[0])  # uploads of weights repeat, too
     later = (one for one in found if one.start_ns[0] >= main.end_ns[-1] and EARLY * one.launches > main.launches)
@@ -155,22 +210,19 @@ def _find(capture: Capture, pid: int | None) -> Steady:
         main = often[0]
     found.sort(key=lambda one: one is not main)
     names: list[str] = []
-    loads = _loads(capture)
     kept = [
         one
         for one in found
         if one is main
-        or (_beside(one, main, loads) and (one.marker or (_works(one, works) and not _sets_up(one, main, ops))))
+        or (_beside(one, main, whole.loads) and (one.marker or (_works(one, works) and not _sets_up(one, main, ops))))
     ]
     for place, one in enumerate(kept):
         name = one.name or ("step" if not place else f"phase {place + 1}")
         names.append(name if name not in names else f"{name} ({place + 1})")
     found = [replace(one, name=name) for one, name in zip(kept, names, strict=True)]
-    begin = min(int(ops["start_ns"].min()), int(launches.host_ns.min()))
-    if capture.calls is not None and len(capture.calls):
-        begin = min(begin, int(capture.calls["start_ns"].min()))
+    begin = min(whole.begin, int(launches.host_ns.min()))
     until = min(int(one.start_ns[one.steady[0]]) for one in found)
-    return Steady(tuple(found), (begin, max(until, begin)), _parts(capture, begin, until))
+    return Steady(tuple(found), (begin, max(until, begin)), _parts(capture, begin, until) if named is None else ())
 
 
 def _operations(capture: Capture) -> pd.DataFrame:
@@ -245,12 +297,6 @@ def _sets_up(phase: Phase, main: Phase, ops: pd.DataFrame) -> bool:
     return bool(took.get("kernel", 0) < took.get("memcpy", 0))
 
 
-def _loads(capture: Capture) -> IntArray:
-    if capture.calls is None:
-        return np.zeros(0, np.int64)
-    return np.sort(capture.calls.loc[holds(capture.calls["name"], _LOADS.match), "start_ns"].to_numpy(np.int64))
-
-
 def busiest(ops: pd.DataFrame) -> int:
     sums = ops.dropna(subset=["pid"]).groupby("pid")["duration_ns"].sum()
     return int(sums.idxmax()) if len(sums) else -1
@@ -263,21 +309,21 @@ def _why_not(launches: _Launches) -> str:
     return "No sequence of launches repeats, so there is no steady step; capture more steps."
 
 
-def _columns(capture: Capture, ops: pd.DataFrame, pid: int) -> tuple[list[IntArray], IntArray, pd.Index]:
+def _columns(whole: _Whole, pid: int) -> tuple[list[IntArray], IntArray, pd.Index]:
     """Return columns of the launches and synchronisations of a process, the ends of its calls, and names of operations.
 
     The columns, not yet in order: a number of the name, begin and end on the host, begin and end on the GPU, and the
     correlation id.
     """
-    ops = ops.drop(columns=["kind", "pid"]).iloc[_of_process(ops, pid)]
+    ops = whole.ops.drop(columns=["kind", "pid"]).iloc[whole.rows("ops", pid)]
     code, names = pd.factorize(ops["name"])
     start = ops["start_ns"].to_numpy(np.int64)
     end = start + ops["duration_ns"].to_numpy(np.int64)
     host, host_end = (ops[one].fillna(ops["start_ns"]).to_numpy(np.int64) for one in ("api_start_ns", "api_end_ns"))
     correlation = ops["correlation_id"].to_numpy(dtype=np.int64, na_value=-1)
     ends, waits = host_end, (start[:0], start[:0])
-    if capture.calls is not None and len(capture.calls):
-        calls, own = capture.calls, _of_process(capture.calls, pid)
+    if (calls := whole.calls) is not None:
+        own = whole.rows("calls", pid)
         begin, until = (calls[name].to_numpy(np.int64)[own] for name in ("start_ns", "end_ns"))
         ends = until if len(own) else ends
         waiting = holds(calls["name"].iloc[own], _WAITS.match).to_numpy()
@@ -287,9 +333,9 @@ def _columns(capture: Capture, ops: pd.DataFrame, pid: int) -> tuple[list[IntArr
     return [np.append(one, np.full(more, of)) for one, of in zip(columns, of_waits, strict=True)], ends, names
 
 
-def _launches(capture: Capture, ops: pd.DataFrame, pid: int) -> _Launches:
+def _launches(whole: _Whole, pid: int) -> _Launches:
     """Return the launches and synchronisations of a process in order, and the end of the call before each."""
-    columns, ends, names = _columns(capture, ops, pid)
+    columns, ends, names = _columns(whole, pid)
     ends = np.sort(ends, kind="stable")
     _, host, _, start, *_ = columns
     order = np.argsort(host, kind="stable")
@@ -317,17 +363,9 @@ def _launches(capture: Capture, ops: pd.DataFrame, pid: int) -> _Launches:
     )
 
 
-def _of_process(rows: pd.DataFrame, pid: int) -> IntArray:
-    """Return the places of the rows of a process; of all, if it is not known."""
-    pids = rows["pid"].to_numpy(dtype=np.int64, na_value=-1)
-    return np.flatnonzero(pids == pid) if pid >= 0 else np.arange(len(pids))
-
-
-def _marks(capture: Capture, pid: int, launches: _Launches) -> list[tuple[str, IntArray, int, IntArray]]:
+def _marks(whole: _Whole, pid: int, launches: _Launches) -> list[tuple[str, IntArray, int, IntArray]]:
     """Return name, starts, level and ends of each range path that recurs in the process."""
-    ranges = capture.ranges
-    if pid >= 0:
-        ranges = ranges[ranges["pid"] == pid]
+    ranges = whole.ranges.iloc[whole.rows("ranges", pid)] if pid >= 0 else whole.ranges
     if ranges.empty:
         return []
     path = coded(ranges["path"])[0]

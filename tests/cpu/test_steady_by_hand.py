@@ -120,8 +120,8 @@ def test_four_launches_at_least_repeat_before_the_main_phase() -> None:
 
 def test_modules_are_loaded_by_calls_of_that_name() -> None:
     calls = [(30, 31, "cuModuleLoadData"), (10, 11, "cudaLibraryLoadData"), (20, 21, LAUNCH)]
-    assert steady._loads(captured([op(5, 1)], calls)).tolist() == [10, 30]
-    assert steady._loads(captured([op(5, 1)])).tolist() == []
+    assert steady._Whole(captured([op(5, 1)], calls)).loads.tolist() == [10, 30]
+    assert steady._Whole(captured([op(5, 1)])).loads.tolist() == []
 
 
 @pytest.mark.parametrize(("count", "said"), [(3, "only 3 launches"), (4, "No sequence of launches repeats")])
@@ -151,7 +151,7 @@ def test_launches_and_synchronisations_stand_in_the_order_of_their_calls() -> No
         (52, 53, "cudaEventRecord"),
         (9, 99, LAUNCH, 1, 2),
     ]
-    found = steady._launches(captured(ops, calls), steady._operations(captured(ops, calls)), 1)
+    found = steady._launches(steady._Whole(captured(ops, calls)), 1)
     names = {symbol: int(at) for at, symbol in enumerate(found.symbol.tolist())}
     assert len(names) == 4
     assert found.wait == found.symbol[2]
@@ -163,18 +163,18 @@ def test_launches_and_synchronisations_stand_in_the_order_of_their_calls() -> No
     assert found.gpu_end_ns.tolist() == [22, 30, 0, 65]
     assert found.weight.tolist() == [2, 1, 1, 1]
     assert not found.tunes.any()
-    bare = steady._launches(Capture(gpu_ops=captured(ops).gpu_ops), captured(ops).gpu_ops, 1)
+    bare = steady._launches(steady._Whole(Capture(gpu_ops=captured(ops).gpu_ops)), 1)
     assert bare.before_ns.tolist() == [10, 15, 60]
-    first = steady._launches(captured([*ops, op(70, 1, 65, pid=0)]), captured([*ops, op(70, 1, 65, pid=0)]).gpu_ops, 0)
+    first = steady._launches(steady._Whole(captured([*ops, op(70, 1, 65, pid=0)])), 0)
     assert first.host_ns.tolist() == [65]
-    every = steady._launches(captured(ops, calls), captured(ops, calls).gpu_ops, -1)
+    every = steady._launches(steady._Whole(captured(ops, calls)), -1)
     assert every.host_ns.tolist() == [9, 10, 20, 30, 60]
 
 
 def test_kernels_that_tune_are_known_by_name_and_migrations_are_no_launches() -> None:
     ops = [op(14, 2, 10, name="RedzoneAllocatorKernel"), op(24, 2, 20), op(30, 2, kind="migration")]
     capture = captured(ops)
-    found = steady._launches(capture, steady._operations(capture), 1)
+    found = steady._launches(steady._Whole(capture), 1)
     assert (found.tunes.tolist(), len(steady._operations(capture))) == ([True, False], 2)
 
 
@@ -182,13 +182,20 @@ def test_launches_without_a_correlation_id_are_one_each() -> None:
     ops = [op(14, 2, 10) | {"correlation_id": None}, op(15, 2, 10) | {"correlation_id": None}, op(16, 2, 10) | {"correlation_id": 0},
            op(17, 2, 10) | {"correlation_id": 0}]  # fmt: skip
     capture = captured(ops)
-    assert steady._launches(capture, capture.gpu_ops, 1).weight.tolist() == [1, 1, 2]
+    assert steady._launches(steady._Whole(capture), 1).weight.tolist() == [1, 1, 2]
 
 
 def ranges(*rows: tuple[Any, ...]) -> pd.DataFrame:
     """rows: name, start, end, thread, process"""
     table = pd.DataFrame([(*row, *(1, 1))[:5] for row in rows], columns=["name", "start_ns", "end_ns", "tid", "pid"])
     return nest_ranges(table.assign(range_id=range(len(rows)))) if rows else as_table(dict(table), RANGES_COLUMNS)
+
+
+def test_rows_of_many_processes_are_those_of_each() -> None:
+    capture = captured([op(10 * at, 1, pid=pid) for at, pid in enumerate([3, 1, 2, 3, 1])])
+    few, many = steady._Whole(capture), steady._Whole(capture, split=True)
+    for pid, rows in {1: [1, 4], 2: [2], 3: [0, 3], 4: [], -1: [0, 1, 2, 3, 4]}.items():
+        assert few.rows("ops", pid).tolist() == many.rows("ops", pid).tolist() == rows
 
 
 def test_marks_are_ranges_that_recur_the_outermost_and_rarest_first() -> None:
@@ -198,21 +205,21 @@ def test_marks_are_ranges_that_recur_the_outermost_and_rarest_first() -> None:
     capture = Capture(ranges=table)
     found = [
         (name, start.tolist(), level, end.tolist())
-        for name, start, level, end in steady._marks(capture, 1, launched([1] * 3))
+        for name, start, level, end in steady._marks(steady._Whole(capture), 1, launched([1] * 3))
     ]
     assert found == [
         ("step", [0, 60], 0, [50, 90]),
         ("step", [0, 10, 20], 0, [9, 19, 29]),
         ("load", [5, 70, 81], 1, [9, 80, 82]),
     ]
-    assert [name for name, *_ in steady._marks(capture, 1, launched([1] * 2))] == ["step"]
-    assert [name for name, *_ in steady._marks(capture, 2, launched([1] * 3))] == ["x"]
-    assert [name for name, *_ in steady._marks(capture, -1, launched([1] * 3))].count("x") == 1
-    assert steady._marks(Capture(ranges=table), 3, launched([1] * 3)) == []
+    assert [name for name, *_ in steady._marks(steady._Whole(capture), 1, launched([1] * 2))] == ["step"]
+    assert [name for name, *_ in steady._marks(steady._Whole(capture), 2, launched([1] * 3))] == ["x"]
+    assert [name for name, *_ in steady._marks(steady._Whole(capture), -1, launched([1] * 3))].count("x") == 1
+    assert steady._marks(steady._Whole(Capture(ranges=table)), 3, launched([1] * 3)) == []
     zero = Capture(ranges=ranges(("z", 0, 9, 1, 0), ("z", 10, 19, 1, 0), ("y", 0, 9), ("y", 10, 19)))
-    assert [name for name, *_ in steady._marks(zero, 0, launched([1] * 3))] == ["z"]
+    assert [name for name, *_ in steady._marks(steady._Whole(zero), 0, launched([1] * 3))] == ["z"]
     many = ranges(*((f"r{at}", 100 * at + 50 * turn, 100 * at + 50 * turn + 9) for at in range(99) for turn in (0, 1)))
-    assert len(steady._marks(Capture(ranges=many), 1, launched([1] * 3))) == 96
+    assert len(steady._marks(steady._Whole(Capture(ranges=many)), 1, launched([1] * 3))) == 96
 
 
 # How alike stretches are
