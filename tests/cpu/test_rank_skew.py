@@ -317,7 +317,7 @@ def test_bytes_that_no_payload_states_come_from_sampled_traffic(tmp_path: Path) 
     told, sampled = (Facts(load([path])).collective_calls for path in (run, tmp_path / "captures"))
     assert set(told["bytes_from"]) == {"NCCL"}
     known = sampled[sampled["bytes_from"] == "samples"]
-    assert len(known) == len(told) == 160  # 40 steps of four
+    assert len(known) == len(told) == 112  # 28 steps of four
     assert known["bytes"].mean() == pytest.approx(told["bytes"].mean(), rel=0.01)
 
 
