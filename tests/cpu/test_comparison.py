@@ -90,12 +90,6 @@ def test_an_unsure_verdict_says_how_many_runs_decide_it() -> None:
     assert verdict.judge(more_a, more_b, paired=True)[0].verdict is Verdict.SLOWER
 
 
-def test_equal_times_without_any_noise_are_the_same() -> None:
-    a = np.full((TURNS, 2), 5_000.0)
-    assert {one.verdict for one in verdict.judge(a, a, paired=True)} == {Verdict.SAME}
-    assert {one.verdict for one in verdict.judge(a, 2 * a, paired=True)} == {Verdict.SLOWER}
-
-
 # Alignment
 
 
@@ -183,16 +177,6 @@ def test_another_gpu_is_named_first_and_withholds_every_verdict(tmp_path: Path) 
 # Rounds, tables, and the command
 
 
-def test_rounds_in_turns_are_paired(tmp_path: Path) -> None:
-    a, b = noisy(11, TURNS, 3, 0.02)
-    of_a, of_b = rounds(tmp_path / "a.csv", a), rounds(tmp_path / "b.csv", b, place=1)
-    found = kernel_ledger.compare(of_a, of_b)
-    assert found.paired
-    assert {row.judged.verdict for row in found.steps[0].rows if row.judged} == {Verdict.SLOWER}
-    apart = kernel_ledger.compare(rounds(tmp_path / "c.csv", a, turns=False), of_b)
-    assert not apart.paired
-
-
 CENSUS = "op,source,kernel,sm,nvcc,registers,stack_bytes,spill_bytes,shared_bytes,local_instructions,instructions,code_bytes\n"
 
 
@@ -267,13 +251,6 @@ def test_bad_input_is_one_sentence(
     assert said in out.err or "one kind" in out.err
 
 
-def test_nothing_in_common_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    times = np.full((2, 1), 1000.0)
-    a, b = rounds(tmp_path / "a.csv", times, "k"), rounds(tmp_path / "b.csv", times, "other")
-    assert command.main([str(a), "--", str(b)]) == 3
-    assert "in common" in capsys.readouterr().err
-
-
 def test_every_form_shows_the_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     a = capture(tmp_path / "a", {"scale<1>": 20_000, "gemm": 100_000})
     b = capture(tmp_path / "b", {"<script>fused": 30_000, "gemm": 110_000})
@@ -289,30 +266,6 @@ def test_every_form_shows_the_comparison(tmp_path: Path, capsys: pytest.CaptureF
     document = json.loads(capsys.readouterr().out)
     assert document["kind"] == "comparison"
     assert document["steps"][0]["waterfall"]
-
-
-@pytest.mark.parametrize(
-    ("name", "a", "b", "decides"),
-    [
-        ("throttling", "", "SwPowerCap", True), ("SM clock", "900–1980 MHz, median 1980", "900–1980 MHz, median 1410", True),
-        ("SM clock", "900–1980 MHz, median 1980", "1200–1980 MHz, median 1970", None), ("torch", "2.10", "2.11", False),
-        ("commit", "a", "b", None),
-    ],
-)  # fmt: skip
-def test_conditions_that_differ_withhold_times_where_they_decide(
-    tmp_path: Path, name: str, a: str, b: str, decides: bool | None
-) -> None:
-    times = noisy(4, TURNS, 2, 0.05)
-    sides = [runs.read([rounds(tmp_path / f"{place}.csv", own, place=place)]) for place, own in enumerate(times)]
-    stated = [{name: value} if value else {} for value in (a, b)]
-    sides = [
-        replace(side, runs=(replace(side.runs[0], conditions=said), *side.runs[1:]))
-        for side, said in zip(sides, stated, strict=True)
-    ]
-    found = of_sides(*sides)
-    assert [one.decides for one in found.differences] == ([] if decides is None else [decides])
-    verdicts = {row.judged.verdict for row in found.steps[0].rows if row.judged}
-    assert verdicts == {Verdict.UNSURE if decides else Verdict.SLOWER}
 
 
 def test_a_side_without_counters_is_named(tmp_path: Path) -> None:

@@ -623,7 +623,9 @@ def test_steps_pair_by_name_then_in_their_order() -> None:
 @pytest.mark.parametrize(
     ("name", "a", "b", "decides"),
     [
-        ("GPU", "A", "B", True), ("GPU", "A", "", None), ("GPU", "A", "A", None), ("driver", "1", "2", False),
+        ("GPU", "A", "B", True), ("GPU", "A", "", None), ("GPU", "A", "A", None), ("driver", "1", "2", False), ("torch", "1", "2", False),
+        ("commit", "a", "b", None), ("SM clock", "900–1980 MHz, median 1980", "900–1980 MHz, median 1410", True),
+        ("SM clock", "900–1980 MHz, median 1980", "1200–1980 MHz, median 1970", None),
         ("throttling", "", "power", True), ("throttling", "heat", "power", True), ("ncu", "1", "2", False),
         ("ncu clock", "base", "boost", True), ("power", "1", "2", None), ("SM clock", "median 1000", "median 1029", None),
         ("SM clock", "median 1000", "median 1031", True), ("SM clock", "1000", "median 1000", True),
