@@ -10,9 +10,11 @@ import numpy as np
 import pandas as pd
 
 from analysis.capture.model import IntArray
-from analysis.diagnosis.step_rules.view import View
+from analysis.diagnosis.step_rules.view import View, of_each
 from analysis.formats import symbols
+from analysis.formats.collectives import TOGETHER, kind_of
 from analysis.replay.graph import Bools, Floats
+from analysis.tables.attribution import innermost, paths_of
 
 MOST = 0.5  # of the time by which a rank is late: what explains so much is the cause
 MOSTLY = 2 / 3  # of all lateness: below, the ranks are late in turns
@@ -22,6 +24,12 @@ KERNELS = 3  # names that a slower GPU makes longer, at least
 ONE_PLACE = 0.5  # of the excess in ranges: a range that holds more is named
 CARDS = 1.03  # times as long, the same launches may take on another board of one model: that is no cause
 LIKE = 3.0  # times as long: a kernel that takes another's place
+SINGLE = 0.75  # of a stage's own work is one kernel, if it is a cause
+GATHERED = 1.5  # of its share of the time is what a range has of the excess, if more work is there
+HELD_NS, HELD = (
+    300_000.0,
+    2.0,
+)  # what a host does longer at one place of the step, at least, and times what others do there
 KNOWN = 0.2  # of the excess lies in ranges, if one is named: gradients take twice as long as what they belong to
 
 
@@ -42,7 +50,8 @@ class Late:
                starts are not known
     last, of   collectives of the window that it starts last, and their number
     gpu_ns     GPU time without communication above the mean of the others, for OWN_WORK of kernels that they do not run
-               as often; `host_ns` the same of host work
+               as often; `host_ns` of host work at places where it takes HELD times as long
+    ops        for OWN_WORK the operations of these kernels. Shape: (operations,)
     factor     its kernels take so many times as long as those of the others
     """
 
@@ -58,6 +67,7 @@ class Late:
     kernel: str = ""
     kernel_ns: float = 0.0
     models: tuple[str, ...] = ()  # of GPUs, if they differ
+    ops: Bools | None = None
 
 
 def starts_of(view: View, places: IntArray) -> pd.DataFrame:
@@ -82,10 +92,42 @@ def starts_of(view: View, places: IntArray) -> pd.DataFrame:
     return wide["start"] - offsets
 
 
+def held_up(view: View) -> tuple[dict[int, float], Bools]:
+    """Return how much longer the host of each process works than the mean of the others, and before which calls.
+
+    Only single places of the step count that hold it up by HELD_NS and HELD times as long in most steps, in ranges of
+    all processes. A profiler slows all calls of one process more than those of another, and that is no cause.
+    Shape: (calls,). Units: ns of one step.
+    """
+    graph, calls = view.graph, view.capture.calls
+    pid, held = graph.seq_pid[graph.c_seq], np.zeros(len(graph.c_start), bool)
+    found = {int(one): 0.0 for one in np.unique(pid)}
+    if len(found) < 2:
+        return found, held
+    where = np.full(len(pid), "", object)
+    if calls is not None and len(view.capture.ranges):
+        timed = calls.iloc[graph.c_row].rename(columns={"start_ns": "api_start_ns", "end_ns": "api_end_ns"})
+        around = pd.Series(innermost(timed.reset_index(drop=True), view.capture.ranges))
+        where = np.asarray(paths_of(around, view.capture.ranges).astype(str), object)
+    table = pd.DataFrame({"pid": pid, "where": where, "call": graph.c_name.astype(str), "gap": graph.c_gap})
+    table = table[table.groupby("where")["pid"].transform("nunique") == len(found)]
+    table = table.sort_values("gap", ascending=False, kind="stable")
+    turn = table.groupby(["pid", "where", "call"]).cumcount()
+    table["place"] = table["where"] + "|" + table["call"] + "|" + (turn // graph.steps).astype(str)
+    usual = table[turn % graph.steps == graph.steps // 2]  # of the longest of each step the middle one, and so on
+    wide = usual.pivot_table(index="place", columns="pid", values="gap", aggfunc="sum").fillna(0.0)
+    for one in wide:
+        others = (wide.sum(axis=1) - wide[one]) / (len(found) - 1)
+        longer = (wide[one] - others)[(wide[one] >= HELD * others) & (wide[one] - others >= HELD_NS)]
+        found[int(str(one))] = float(longer.sum())
+        held[table.index[(table["pid"] == one) & table["place"].isin(longer.index)]] = True
+    return found, held
+
+
 def find_late(view: View, talks: Bools, places: IntArray, host: dict[int, float]) -> Late | None:
     """Return the rank for which the others wait most of the time; None if they wait in turns.
 
-    Shape: `places` (streams,). `host`: host work of each place in one step, ns; 0 if several share a host.
+    Shape: `places` (streams,). `host`: how much longer that of each place works, ns of one step; 0 if several share it.
     """
     graph = view.graph
     place = places[graph.o_stream]
@@ -100,20 +142,25 @@ def find_late(view: View, talks: Bools, places: IntArray, host: dict[int, float]
         if late[slow] <= MOSTLY * late.sum():
             return None
         late_ns, last = view.of_rank(late[slow]), int((by_last == slow).sum())
-    more_gpu, more_host = (own[slow] - _mean(own, slow) for own in (gpu, host))
+    more_gpu, more_host = gpu[slow] - float(np.mean([ns for one, ns in gpu.items() if one != slow])), host[slow]
     told = late_ns if late_ns == late_ns else max(more_gpu + more_host, 0.0)  # NaN is no number
     found = Late(slow, Cause.HOST, late_ns, last, len(starts), more_gpu, more_host)
     if more_gpu < MOST * told and more_gpu < more_host:
         return found
-    return _on_gpu(view, found, ~talks, place)
+    if len(starts):  # stages of a pipeline have different work, and wait for each other's messages anyway
+        message = of_each(view.names, lambda name: kind_of(name) not in TOGETHER, bool) & (graph.o_group >= 0)
+        sent = starts.index.isin(np.unique(graph.o_group[message]))
+        staged = bool(behind[sent].sum() > behind.sum() / 2)
+    else:
+        staged = False
+    return _on_gpu(view, found, ~talks, place, staged)
 
 
-def _mean(own: dict[int, float], slow: int) -> float:
-    return float(np.mean([ns for one, ns in own.items() if one != slow]))
+def _on_gpu(view: View, late: Late, works: Bools, place: IntArray, staged: bool) -> Late | None:
+    """Return the cause of more GPU time, with the range and the kernel that have most of it; None of like boards.
 
-
-def _on_gpu(view: View, late: Late, works: Bools, place: IntArray) -> Late | None:
-    """Return the cause of more GPU time, with the range and the kernel that have most of it; None of like boards."""
+    `staged`: the lateness is that of messages; then only a kernel that the rank alone runs is a cause.
+    """
     graph = view.graph
     grids = view.capture.gpu_ops["grid"].astype(str).to_numpy(object)[graph.o_row]
     rows = pd.DataFrame(
@@ -137,16 +184,26 @@ def _on_gpu(view: View, late: Late, works: Bools, place: IntArray) -> Late | Non
     if named.sum() < KNOWN * late.gpu_ns:
         where = ""
     cause, factor, gpu_ns = Cause.MORE_WORK, 1.0, late.gpu_ns
-    own = own_of(kernels).sum()
-    if own >= MOST * late.gpu_ns:
+    own, ops = own_of(kernels), None
+    if own.sum() >= MOST * late.gpu_ns:
         cause = Cause.OWN_WORK  # without kernels that all run: those of ranks that wait are slower beside collectives
         gpu_ns = float(kernels["more"][kernels["count"] != kernels["count_others"]].sum())
-    elif (found := _factor(launches)) > 1:
-        cause, factor, where = Cause.SLOW_GPU, found, ""
+        ops = works & (place == late.place) & np.isin(view.keys, own.index[own > 0])
+        within = ops & (view.placed == where)
+        if where and (inside := view.of_rank(graph.o_duration[within].sum())) >= MOST * gpu_ns:
+            gpu_ns, ops = min(inside, gpu_ns), within
+    apart_ns = ranges.drop("", errors="ignore").query("ns_others == 0")["ns"].sum()
+    staged = staged and apart_ns >= MOST * ranges["ns"].drop("", errors="ignore").sum()
+    if staged and (cause != Cause.OWN_WORK or own.max() < SINGLE * gpu_ns):
+        return None
+    if cause == Cause.MORE_WORK and not _gathered(ranges, where):
+        factor = _factor(launches, MOST * late.gpu_ns)
+        cause, where = (Cause.SLOW_GPU, "") if factor > 1 else (cause, where)
     names = dict(zip(view.keys[works], view.names[works], strict=True))
     return Late(
         late.place, cause, late.late_ns, late.last, late.of, gpu_ns, late.host_ns, factor, where,
-        symbols.short(str(names.get(kernel, kernel))), float(kernels["more"].max()), cards if len(cards) > 1 else (),
+        symbols.short(str(names.get(kernel, kernel))), float(kernels["more"].max()),
+        cards if len(cards) > 1 else (), ops,
     )  # fmt: skip
 
 
@@ -180,12 +237,24 @@ def apart(view: View, rows: pd.DataFrame, others: int, by: list[str]) -> pd.Data
     return both.assign(more=both["ns"] - both["ns_others"])
 
 
-def _factor(both: pd.DataFrame) -> float:
-    """Return how many times as long all kernels of a rank take as the same kernels of others; 1 if not all alike."""
+def _gathered(ranges: pd.DataFrame, where: str) -> bool:
+    """Return whether a range has far more of the excess than of the time: a slower GPU is slower in all ranges."""
+    if not where:
+        return False
+    known = ranges.drop("", errors="ignore")
+    share, of_time = (known.at[where, name] / known[name].clip(lower=0).sum() for name in ("more", "ns_others"))
+    return bool(share >= GATHERED * of_time)
+
+
+def _factor(both: pd.DataFrame, least_ns: float) -> float:
+    """Return how many times as long all kernels of a rank take as the same kernels of others; 1 if not all alike.
+
+    Also 1 if that is less than `least_ns` of a step.
+    """
     same = both[(both["count"] == both["count_others"]) & (both["ns_others"] > 0)]
     if len(same) < KERNELS or same["ns"].sum() < SHARED * both["ns"].sum():
         return 1.0
     weight: Floats = same["ns"].to_numpy() / float(same["ns"].sum())
     factor = float(same["ns"].sum() / same["ns_others"].sum())
     apart = float((weight * (same["ns"] / same["ns_others"] - factor).abs().to_numpy()).sum())
-    return factor if factor > 1 and apart <= ALIKE * (factor - 1) else 1.0
+    return factor if same["more"].sum() >= least_ns and factor > 1 and apart <= ALIKE * (factor - 1) else 1.0

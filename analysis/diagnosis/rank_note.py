@@ -25,12 +25,13 @@ BEHIND = 0.5  # of the kernel's time
 
 
 class Alone(NamedTuple):
-    """A kernel that one rank alone runs; `ns` of one step."""
+    """A kernel that one rank alone runs; `ns` of one step. `last`: it is then the last to start a collective."""
 
     rank: str
     range: str
     kernel: str
     ns: float
+    last: bool = True
 
 
 class Straggler(NamedTuple):
@@ -57,7 +58,7 @@ def straggler(facts: Facts) -> Straggler | None:
 
 
 def alone(view: View) -> Alone | None:
-    """Return the longest kernel that one rank alone runs, and after which it is the last to start a collective."""
+    """Return the longest kernel that one rank alone runs, if the others wait for it or all else runs on all ranks."""
     graph = view.graph
     places = changes.places(graph)
     place = places[graph.o_stream]
@@ -81,9 +82,10 @@ def alone(view: View) -> Alone | None:
         if own_of(both)[key] < BEHIND * ns or ns < BEHIND * more:
             continue  # in place of another kernel, or the rank has more of others
         ops = np.flatnonzero(works & (place == one) & (view.keys == key))
-        if _waited_for(view, ops, one, place, starts):
+        last = _waited_for(view, ops, one, place, starts)
+        if last or (both["count"] != both["count_others"]).sum() == 1:
             where = pd.Series(view.placed[ops]).mode()
-            return Alone(place_name(view, places, one), str(where.iloc[0]), str(view.names[ops[0]]), ns)
+            return Alone(place_name(view, places, one), str(where.iloc[0]), str(view.names[ops[0]]), ns, last)
     return None
 
 
@@ -145,5 +147,5 @@ def _alone(facts: Facts) -> str | None:
     where = f" in range {found.range}" if found.range else ""
     return (
         f"{begin(found.rank)} alone runs {symbols.short(found.kernel)}{where}, {duration(found.ns)} "
-        "of each step, and is then the last to start a collective."
+        f"of each step{', and is then the last to start a collective' if found.last else ''}."
     )

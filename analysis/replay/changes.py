@@ -402,6 +402,10 @@ def collectives(graph: Graph) -> Bools:
 def bucket(graph: Graph, ops: Bools, size: int, share: float = 1.0) -> Graph:
     """Make one collective of each `size` of these in a row: the last one carries the bytes of all."""
     duration, gone = graph.o_duration.copy(), np.zeros(len(graph.o_start), bool)
+    ranked = np.flatnonzero(ops & (graph.o_group >= 0))  # without the waiting of a rank: the shortest of all
+    least = np.full(graph.o_group.max(initial=-1) + 1, np.inf)
+    np.minimum.at(least, graph.o_group[ranked], duration[ranked])
+    duration[ranked] = least[graph.o_group[ranked]]
     for stream in np.unique(graph.o_stream[ops]):
         rows = np.flatnonzero(ops & (graph.o_stream == stream))
         for place in range(0, len(rows) - size + 1, size):

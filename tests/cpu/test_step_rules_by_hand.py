@@ -814,9 +814,9 @@ def test_host_work_of_three_ranks_is_even_below_one_and_a_half_times_the_next() 
 
 
 def test_a_rank_whose_host_works_longer_is_slow_on_its_host() -> None:
-    """Host: 320,010 and 110,010; GPU: 30 + 20 and 40 µs: 210 and 10 µs more; the larger one is the cause."""
+    """Host: 500 µs and 100 µs before the first launch, 400 more; 10 µs more before the second, too little; GPU: 10 µs more."""
     calls_ = [
-        {"gap": 300_000.0, "seq": 0},
+        {"gap": 500_000.0, "seq": 0},
         {"gap": 20_000.0, "seq": 0},
         {"seq": 0},
         {"gap": 100_000.0, "seq": 1},
@@ -828,14 +828,12 @@ def test_a_rank_whose_host_works_longer_is_slow_on_its_host() -> None:
     calls_[2]["own"] = 0.0
     base = graph(calls_, ops, seq_pid=np.array([1, 2]), stream_pid=np.array([1, 2]))
     one = found(ranks.propose, view(base))["slow_rank"]
-    assert (one.time_ns, one.about) == (210_000, "Rank 0")
-    assert one.sentence.startswith("The host of rank 0 works 210 µs longer in each step")
+    assert (one.time_ns, one.about) == (400_000, "Rank 0")
+    assert one.sentence.startswith("The host of rank 0 works 400 µs longer in each step")
     assert one.change is not None
     changed = one.change(base, 0.0)
-    assert changed.c_gap.tolist() == pytest.approx(
-        [300_000 * 110_010 / 320_010, 20_000 * 110_010 / 320_010, 0, 100_000, 10_000]
-    )
-    assert changed.c_own.tolist() == pytest.approx([5 * 110_010 / 320_010, 5 * 110_010 / 320_010, 0, 5, 5])
+    assert changed.c_gap.tolist() == pytest.approx([100_000, 20_000, 0, 100_000, 10_000])
+    assert changed.c_own.tolist() == base.c_own.tolist()
     assert changed.o_duration.tolist() == pytest.approx([24_000, 16_000, 9_000, 40_000, 9_000])
 
 

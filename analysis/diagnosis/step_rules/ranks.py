@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.capture.model import IntArray
-from analysis.diagnosis.rank_cause import Cause, Late, find_late, starts_of
+from analysis.diagnosis.rank_cause import Cause, Late, find_late, held_up, starts_of
 from analysis.diagnosis.step_rules.host_work import kind_of_work, range_around
 from analysis.diagnosis.step_rules.view import Proposal, View, unlike
 from analysis.formats import intervals
@@ -123,6 +123,7 @@ def _small(view: View, talks: Bools, places: IntArray) -> Iterator[Proposal]:
     graph = view.graph
     alone = graph.o_duration - waits_of(view, places)
     small = talks & (alone <= SMALL_NS)
+    small |= talks & (graph.o_group >= 0) & np.isin(graph.o_group, graph.o_group[small])  # on all ranks or on none
     counts = np.bincount(places[graph.o_stream[small]], minlength=1) / graph.steps
     if counts.max() < MANY:
         return
@@ -164,8 +165,8 @@ def _uneven(view: View, talks: Bools, places: IntArray) -> Iterator[Proposal]:
     place, of_call = places[graph.o_stream], graph.seq_pid[graph.c_seq]
     pids = {int(one): int(graph.stream_pid[np.flatnonzero(places == one)[0]]) for one in np.unique(place)}
     alone = len(set(pids.values())) == len(pids)
-    host_ns = graph.c_gap + graph.c_own
-    host = {one: view.of_rank(host_ns[of_call == pid].sum()) if alone else 0.0 for one, pid in pids.items()}
+    longer, held = held_up(view)
+    host = {one: longer.get(pid, 0.0) if alone else 0.0 for one, pid in pids.items()}
     late = find_late(view, talks, places, host)
     if late is None:
         return
@@ -179,15 +180,18 @@ def _uneven(view: View, talks: Bools, places: IntArray) -> Iterator[Proposal]:
     if not late.of and waited is not None and waited["caused_waiting_ns"] < enough:
         return  # it works longer, but nobody waits for it
     mine = (place == late.place) & ~talks
-    before = view.of_rank(graph.o_duration[mine].sum())
-    left = 1 - late.gpu_ns / before if before and late.gpu_ns > 0 else 1.0
-    host_left = 1 - max(late.host_ns, 0.0) / host[late.place] if host[late.place] else 1.0
+    before = view.of_rank(graph.o_duration[mine if late.ops is None else late.ops].sum())
+    left = max(1 - late.gpu_ns / before, 0.0) if before and late.gpu_ns > 0 else 1.0
+    held &= of_call == pids[late.place]
+    host_left = max(1 - late.host_ns / view.of_rank(graph.c_gap[held].sum()), 0.0) if held.any() else 1.0
 
     def equal(base: Graph, share: float) -> Graph:
         shared = late.cause == Cause.MORE_WORK  # the others take what it no longer does
-        even = changes.equalise_ranks(base, host=False) if shared else changes.scale(base, mine, left)
-        factor = np.where(alone & (of_call == pids[late.place]), host_left, 1.0)
-        return replace(even, c_gap=even.c_gap * factor, c_own=even.c_own * factor)
+        if shared:
+            even = changes.equalise_ranks(base, host=False)
+        else:
+            even = changes.scale(base, mine if late.ops is None else late.ops, left)
+        return replace(even, c_gap=even.c_gap * np.where(held, host_left, 1.0))
 
     title, doing = begin(name), _of_host(view, of_call == pids[late.place])
     yield Proposal(
