@@ -9,8 +9,9 @@ import pandas as pd
 from analysis.capture.model import IntArray
 from analysis.diagnosis.rank_cause import Cause, Late, find_late, held_up, starts_of
 from analysis.diagnosis.step_rules.host_work import kind_of_work, range_around
-from analysis.diagnosis.step_rules.view import Proposal, View, unlike
+from analysis.diagnosis.step_rules.view import Proposal, View, of_each, unlike
 from analysis.formats import intervals
+from analysis.formats.collectives import TOGETHER, kind_of
 from analysis.formats.words import begin, count_of, duration
 from analysis.replay import changes
 from analysis.replay.graph import Bools, Floats, Graph
@@ -122,8 +123,9 @@ def _small(view: View, talks: Bools, places: IntArray) -> Iterator[Proposal]:
     """Propose one collective for many small ones, such as the buckets of DDP."""
     graph = view.graph
     alone = graph.o_duration - waits_of(view, places)
-    small = talks & (alone <= SMALL_NS)
-    small |= talks & (graph.o_group >= 0) & np.isin(graph.o_group, graph.o_group[small])  # on all ranks or on none
+    together = of_each(view.names, lambda name: kind_of(name) in TOGETHER, bool)  # a message is needed at once
+    small = talks & (alone <= SMALL_NS) & together
+    small |= together & (graph.o_group >= 0) & np.isin(graph.o_group, graph.o_group[small])  # on all ranks or on none
     counts = np.bincount(places[graph.o_stream[small]], minlength=1) / graph.steps
     if counts.max() < MANY:
         return
