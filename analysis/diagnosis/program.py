@@ -118,8 +118,9 @@ def build_program(facts: Facts) -> pd.DataFrame | None:
     root = _Node("", "program")
     waited = sum(step.idle_ns for step in steps.values() if step.idle_from == ATTACHED)
     part = min(_idle_ns(facts) / waited, 1.0) if waited else 1.0  # steps that are launched ahead share one idle time
+    around = {path: _around(root, path) for path in dict.fromkeys(leaf.range for leaf in leaves)}
     for leaf in leaves:
-        inside = _around(root, leaf.range)
+        inside = around[leaf.range]
         for node in inside:
             node.add(leaf)
         inside[-1].leaves.append(leaf)
@@ -242,17 +243,20 @@ def _kernel_leaves(
     roofs = {(row.kernel, _text(row.range)): (float(row.roof_frac), row.bound) for row in judged.itertuples()}
     needed = counters[["kernel", "range", "launches", "dram_bytes"]]
     counted = {(row.kernel, _text(row.range)): row for row in needed.itertuples()}
-    for row in sums.itertuples():
-        key, launches = (row.kernel, row.range), int(row.launches)
+    step_of = {path: _step_of(path, steps) for path in sums["range"].unique()}
+    times = sums["time_ns"].to_numpy(np.float64)
+    columns = sums["kernel"].tolist(), sums["range"].tolist(), times.tolist(), sums["launches"].tolist()
+    for kernel, path, time_ns, launches in zip(*columns, strict=True):
+        key = kernel, path
         measured = counted.get(key)
         known = measured is not None and int(measured.launches) == launches and not pd.isna(measured.dram_bytes)
         roof, side = roofs.get(key, (None, ""))
-        leaf = _Node(row.range, "kernel", row.kernel, float(row.time_ns), launches, roof=roof)
+        leaf = _Node(path, "kernel", kernel, time_ns, launches, roof=roof)
         leaf.bytes = float(measured.dram_bytes) if known and measured is not None else None
-        if roof is None and (seen := sampled.get(str(row.kernel))) is not None:
+        if roof is None and (seen := sampled.get(str(kernel))) is not None:
             roof, side = seen.frac, "memory" if seen.by == "dram" else "compute"
             roof = roof if roof is not None and roof >= BUSY else None  # a unit that is less busy tells no limit
-        leaf.bound = _bound(roof, str(side), leaf.time_ns / max(launches, 1), _step_of(row.range, steps))
+        leaf.bound = _bound(roof, str(side), leaf.time_ns / max(launches, 1), step_of[path])
         yield leaf
 
 

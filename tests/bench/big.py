@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
+from shutil import which
 from typing import Any
 
 OUT = Path("build/big.csv")
@@ -227,8 +228,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         one(options.one[0], Path(options.one[1]))
         return 0
     rows: list[dict[str, Any]] = []
-    git = subprocess.run(["git", "rev-parse", "--short=8", "HEAD"], capture_output=True, text=True)
-    commit = git.stdout.strip()
+    asked = ["git", "rev-parse", "--short=8", "HEAD"]
+    commit = subprocess.run(asked, capture_output=True, text=True).stdout.strip() if which("git") else ""
     options.out.parent.mkdir(parents=True, exist_ok=True)
     for size, name, tools in _cases(options):
         with tempfile.TemporaryDirectory() as folder:

@@ -6,7 +6,7 @@ STOP=${STOP:-200} PYTHON=${PYTHON:-python3} OUT=${OUT:?}
 mkdir -p "$OUT" && OUT=$(cd "$OUT" && pwd)
 TMPDIR=$(mktemp -d "$([[ $(df --output=avail -k /dev/shm | tail -1) -gt 12000000 ]] && echo /dev/shm || echo /tmp)/bench.XXXXXX")
 trap 'rm -rf "$TMPDIR"' EXIT
-export TMPDIR PYTHONPATH=$PWD TQDM_DISABLE=1 PYTHONPYCACHEPREFIX=$TMPDIR/pyc
+export TMPDIR PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH} TQDM_DISABLE=1 PYTHONPYCACHEPREFIX=$TMPDIR/pyc
 step() { # NAME NEED COMMAND…: nothing starts with less than NEED seconds left
   local name=$1 from=$SECONDS code=0
   ((STOP - SECONDS < $2)) && echo "$name: not started" | tee -a "$OUT/log.txt" && return 1
