@@ -1,5 +1,7 @@
 """Draw the graph that torch.compile made: its kernels in the order of their calls, by module, with what each reads."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import pandas as pd

@@ -1,5 +1,7 @@
 """Draw the bandwidth of each link over the size of a transfer, with the program's collectives as rings."""
 
+from __future__ import annotations
+
 from analysis.page import mpl, text
 from analysis.page.canvas import (
     BLACK,

@@ -1,5 +1,7 @@
 """Draw who waits for whom: the ranks as lanes over the steps, how late each is in a step, and a matrix of waiting."""
 
+from __future__ import annotations
+
 import numpy as np
 
 from analysis.diagnosis.rank_steps import build_rank_steps

@@ -1,5 +1,7 @@
 """Draw when each GPU worked, and write what the page's own timeline shows beside operations.csv."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any
 

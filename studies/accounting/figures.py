@@ -1,5 +1,7 @@
 """The figure of the accounting: the error of every prediction beside the error that was allowed."""
 
+from __future__ import annotations
+
 import pandas as pd
 
 from analysis.facts import Facts

@@ -1,5 +1,7 @@
 """Draw the figures of decoding: the times of all measured rungs beside the floor, and each block's work in a token."""
 
+from __future__ import annotations
+
 import numpy as np
 import pandas as pd
 

@@ -7,6 +7,8 @@ import cProfile
 import csv
 import io
 import lzma
+import subprocess
+import sys
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -108,3 +110,8 @@ def test_twice_as_many_counted_kernels_take_twice_the_calls(tmp_path: Path) -> N
                 writer.writerow(row)
         counts.append(calls_of(lambda file=file: pipeline.analyse(load([file]))))
     assert counts[2] / counts[1] < TWICE
+
+
+def test_matplotlib_is_left_to_the_process_that_draws() -> None:
+    code = "import sys, analysis.api, analysis.pipeline; sys.exit('matplotlib' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
