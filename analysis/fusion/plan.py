@@ -621,11 +621,15 @@ def _with_known_parts(words: Sequence[str]) -> list[str]:
     """Return the words with known runs of operations replaced by a name: add, copy, pow, mean … gives add, RMSNorm."""
     left = [_plain(word) for word in words]
     for pattern, name, _ in _KNOWN_PARTS:
-        at = 0
-        while at < len(left):
-            if found := pattern.match("".join(f"{word} " for word in left[at:])):
-                left[at : at + found[0].count(" ")] = [name]
-            at += 1
+        text, words, left = " ".join([*left, ""]), left, []
+        if not pattern.search(text):
+            left = words
+            continue
+        starts, at = np.cumsum([0, *(len(word) + 1 for word in words)]).tolist(), 0
+        while at < len(words):
+            found = pattern.match(text, starts[at])
+            left.append(name if found else words[at])
+            at += found[0].count(" ") if found else 1
     return left
 
 

@@ -446,6 +446,8 @@ def _aligned(place: IntArray, usual: int, total: int) -> Iterator[tuple[IntArray
     """Yield offsets of a period, and the launches that are so far after each of at least two anchors, in parts."""
     first = 1
     for count in range(len(place), 1, -1):
+        if first >= usual:
+            break
         until = min(usual, total - int(place[count - 1]))  # from there on, the last of these anchors has no such launch
         while first < until:
             offsets = np.arange(first, min(until, first + max(_AT_ONCE // count, 1)))
