@@ -106,7 +106,7 @@ def _run(options: argparse.Namespace) -> int:
         show.show_kernel(options.kernel, analysis.report, analysis.tables, tables_declared, form, sources)
     else:
         written = [_shown(out / "report.html"), _shown(out / "report.md")]
-        show.show_report(analysis.report, analysis.tables, form, written, _run_to_add_to(paths))
+        show.show_report(analysis.report, analysis.tables, form, written, _run_to_add_to(paths), options.verbose)
     return 0
 
 
@@ -164,6 +164,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--trace", type=Path, metavar="FILE",
         help="write only the timeline: .json or .json.gz for Perfetto; .speedscope.json, only the host's threads",
     )  # fmt: skip
+    parser.add_argument("--verbose", action="store_true", help="print all details, and how to get what is missing")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     options = parser.parse_args(arguments)
     if options.only and (options.kernel is not None or options.format or options.issue is not None):

@@ -26,18 +26,23 @@ _PLAIN_RANGE = re.compile(r"[\w./*@-]{1,500}")  # a range name without special c
 Tables = Mapping[str, pd.DataFrame]
 
 
-def show_report(report: Report, tables: Tables, form: str, paths: Sequence[str], run: str) -> None:
-    """Print a report in one of FORMS; `paths` are its files, `run` its folder in commands."""
+def show_report(
+    report: Report, tables: Tables, form: str, paths: Sequence[str], run: str, verbose: bool = False
+) -> None:
+    """Print a report in one of FORMS; `paths` are its files, `run` its folder in commands.
+
+    `verbose`: with how to get what is missing.
+    """
     if form in _FOR_PROGRAMS:
         print(_FOR_PROGRAMS[form](report, tables))
         if form == "editor" and not any(one.source for one in report.findings):
             print("no finding of this report has a source line; --format sarif lists them all", file=sys.stderr)
     elif form == "text":
-        print(markdown.render_terminal(report, run=run))
+        print(markdown.render_terminal(report, run=run, verbose=verbose))
         print(f"\nreport: {'  '.join(paths)}")
     else:
         to = terminal.console(tolerant(sys.stdout), plain=False)
-        to.print(terminal.screen(to, report, tables, paths, run), crop=False)
+        to.print(terminal.screen(to, report, tables, paths, run, verbose), crop=False)
 
 
 def show_kernel(

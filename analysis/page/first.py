@@ -12,6 +12,7 @@ BARS = 5  # parts of a step in a text
 BAR = 36  # characters of the longest bar
 _SAID = ("GPU", "driver", "date", "cuda", "torch", "nsys", "ncu")  # conditions, in this order
 ALSO = 0.1  # of the step: such a wait is named beside the longest one
+NAMED = 3  # of what is missing
 LEAST = 0.005  # of the step: a smaller part is not shown
 _STARTS = {
     StartUpKind.LOADING: "kernel loading",
@@ -65,15 +66,23 @@ def step_line(step: Step, start_up: StartUp | None) -> str:
 def verdict(step: Step) -> str:
     """Return what limits the step, and what else it waits for, in the words of its parts.
 
-    Where it mostly waits, that wait is the limit; where it mostly computes, or copies and the copies have a cause, the
-    cause of its first finding is.
+    It is the cause of the first finding, unless the step mostly waits for something else: a host, a copy, other ranks.
     """
     parts = sorted(step.parts, key=lambda one: -one.ns)
-    is_cause = not parts or kinds()[step.kind]["part"] == parts[0].part
-    kind = step.kind if is_cause else KIND_OF_PART.get(parts[0].part, step.kind)
-    waits = [one for one in parts[1:] if (one.frac or 0.0) >= ALSO and KIND_OF_PART.get(one.part, kind) != kind]
+    largest = KIND_OF_PART.get(parts[0].part, step.kind) if parts else step.kind
+    kind = step.kind if kinds()[step.kind]["part"] == kinds()[largest]["part"] else largest
+    own = next((one for one in parts if KIND_OF_PART.get(one.part) == kind), next(iter(parts), None))
+    waits = [one for one in parts if one is not own and (one.frac or 0.0) >= ALSO and one.part in KIND_OF_PART]
     also = ", ".join(f"{one.part.said} {share(one.frac or 0.0)}" for one in waits)
     return str(kinds()[kind]["what"]) + (f" Also: {also}." if also else "")
+
+
+def not_known(report: Report) -> str:
+    """Return what is missing, with the number of all: `Missing (4): time per layer; …; and 3 more`; "" for nothing."""
+    names = [text.shorten(one.what, 60).rstrip(".") for one in report.missing[:NAMED]]
+    more = [f"and {left} more"] if (left := len(report.missing) - len(names)) > 0 else []
+    named = "; ".join([*names, *more])
+    return f"Missing ({len(report.missing)}): {named}. --verbose, or the report, says how to get it." if names else ""
 
 
 def no_finding(report: Report) -> str:

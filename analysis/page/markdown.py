@@ -368,10 +368,11 @@ def with_run(do: Any, run: str) -> str:
     )
 
 
-def render_terminal(report: Report, width: int = 100, run: str = "") -> str:
+def render_terminal(report: Report, width: int = 100, run: str = "", verbose: bool = False) -> str:
     """Render the end of `make profile`: trust, the findings with their evidence, and what is missing.
 
-    `run` is the run's folder for the commands that continue with it; the text names no other path.
+    `run` is the run's folder for the commands that continue with it; the text names no other path. `verbose`: how to get
+    each thing that is missing.
     """
     lines: list[str] = [text.clean(report.title or "Report"), *first.lines(report)]
     trust, coverage = report.trust, report.coverage
@@ -391,14 +392,11 @@ def render_terminal(report: Report, width: int = 100, run: str = "") -> str:
         for item in finding.cells:
             where, row, value = evidence_line(item)
             lines.append(f"   - {text.shorten(value, 60)}  {text.clean(where)}{f'  [{row}]' if row else ''}")
-    missing = report.missing
-    if missing:
-        lines += ["", f"Missing ({len(missing)}):"]
-        for one in missing[:4]:
+    if report.missing and not verbose:
+        lines += ["", *textwrap.wrap(first.not_known(report), width)]
+    elif report.missing:
+        lines += ["", f"Missing ({len(report.missing)}):"]
+        for one in report.missing:
             # a user cannot copy a cut or wrapped command, so each has its own line in full
-            lines += [
-                f"   - {text.shorten(one.what, 80)}",
-                f"     Fix: {with_run(one.do, run)}",
-            ]
-        lines += [f"   - and {len(missing) - 4} more, all in the report"] if len(missing) > 4 else []
+            lines += [f"   - {text.shorten(one.what, 80)}: {text.clean(one.why)}", f"     Fix: {with_run(one.do, run)}"]
     return "\n".join(lines) + "\n"

@@ -29,18 +29,17 @@ _TRUST = {"trusted": ("✓", GOOD), "untrusted": (text.UNTRUSTED_MARK, BAD)}
 
 @dataclass(frozen=True)
 class Detail:
-    """How much a screen shows: sentences of findings or only titles, rows of each list of bars, what is missing."""
+    """How much a screen shows: sentences of findings or only titles, rows of each list of bars."""
 
     sentences: bool
     rows: int
-    missing: int
 
 
 # From most to least. The screen takes the first that fits the height of the terminal, or the last if none fits.
 DETAILS = (
-    Detail(True, 10, 6), Detail(True, 7, 4), Detail(True, 5, 3), Detail(True, 3, 2), Detail(False, 5, 3),
-    Detail(False, 4, 2), Detail(False, 3, 1), Detail(False, 2, 1),
-)  # fmt: skip
+    *(Detail(True, rows) for rows in (10, 7, 5, 3)),
+    *(Detail(False, rows) for rows in (5, 4, 3, 2)),
+)
 
 
 def console(file: IO[str], *, plain: bool) -> Console:
@@ -57,23 +56,23 @@ def console(file: IO[str], *, plain: bool) -> Console:
 
 
 def screen(
-    to: Console, report: Report, tables: Mapping[str, pd.DataFrame], paths: Sequence[str], run: str = ""
-) -> Group:
-    """Return the screen of a report, with as much detail as fits the height of `to`.
+    to: Console, report: Report, tables: Mapping[str, pd.DataFrame], paths: Sequence[str], run: str = "",
+    verbose: bool = False,
+) -> Group:  # fmt: skip
+    """Return the screen of a report, with as much detail as fits the height of `to`; with all of it if `verbose`.
 
     `paths` are the files of the report. `run` is the folder of the run, which commands name, or "".
     """
-    for detail in DETAILS:
-        shown = Group(*_parts(report, tables, paths, run, detail, to.width))
-        folded = sum(len(str(one.do)) // to.width for one in report.missing[: detail.missing])
-        if len(to.render_lines(shown, pad=False)) + folded < to.height:
+    for detail in DETAILS[: 1 if verbose else None]:
+        shown = Group(*_parts(report, tables, paths, run, detail, to.width, verbose))
+        if len(to.render_lines(shown, pad=False)) < to.height:
             break
     return shown
 
 
 def _parts(
     report: Report, tables: Mapping[str, pd.DataFrame], paths: Sequence[str], run: str, detail: Detail,
-    width: int,
+    width: int, verbose: bool,
 ) -> Iterator[RenderableType]:  # fmt: skip
     yield line(report.title or "Report", HEAD)
     low = detail.rows <= 3 and not detail.sentences
@@ -85,7 +84,7 @@ def _parts(
     for name, rows in _lists(report, tables):
         yield Text()
         yield from bars(name, rows.head(detail.rows), len(rows), width)
-    yield from _missing(report, detail, run)
+    yield from _missing(report, run, verbose)
     yield Text()
     for path in paths:
         yield command(path)
@@ -253,14 +252,14 @@ def short_kernels(names: Iterable[Any], width: int) -> list[str]:
     return [short[name] for name in known]
 
 
-def _missing(report: Report, detail: Detail, run: str) -> Iterator[RenderableType]:
-    missing = report.missing
-    if not missing:
+def _missing(report: Report, run: str, verbose: bool) -> Iterator[RenderableType]:
+    if not report.missing:
         return
     yield Text()
-    yield Text(f"Missing ({len(missing)})", style=HEAD)
-    for one in missing[: detail.missing]:
+    if not verbose:
+        yield prose(first.not_known(report), FAINT)
+        return
+    yield Text(f"Missing ({len(report.missing)})", style=HEAD)
+    for one in report.missing:
         yield line(f"{one.what}: {one.why}")
         yield command(markdown.with_run(one.do, run), indent=3)
-    if len(missing) > detail.missing:
-        yield line(f"and {len(missing) - detail.missing} more, all in the report", FAINT)

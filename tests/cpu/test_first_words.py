@@ -78,3 +78,18 @@ def test_a_program_that_make_profile_captured_has_its_name_and_command() -> None
 def test_copies_with_a_cause_are_not_as_fast_as_the_link(kind: str, said: str) -> None:
     parts = [Part(PartKind.LAUNCHING, 380.0, 0.38), Part(PartKind.COPIES, 620.0, 0.62)]
     assert first.verdict(Step("step", 9, Quantiles(1000.0), True, kind, parts)) == said
+
+
+@pytest.mark.parametrize(
+    ("kind", "part", "said"),
+    [
+        ("sync", PartKind.SYNC, "The host waits for the GPU in each step, and then the GPU waits for the host. Also: launching 54%."),
+        ("data_loader", PartKind.SYNC, "The GPU waits for the host to prepare the next batch. Also: waiting for the GPU 16%."),
+        ("fuse", PartKind.SYNC, "The GPU waits for the host to launch the next kernel. Also: waiting for the GPU 16%."),
+    ],
+)  # fmt: skip
+def test_the_verdict_on_a_step_that_waits_for_its_host_is_that_of_the_first_finding(
+    kind: str, part: PartKind, said: str
+) -> None:
+    parts = [Part(PartKind.LAUNCHING, 540.0, 0.54), Part(PartKind.GPU_BUSY, 300.0, 0.3), Part(part, 160.0, 0.16)]
+    assert first.verdict(Step("step", 9, Quantiles(1000.0), True, kind, parts)) == said

@@ -459,7 +459,7 @@ def test_the_terminal_summary_holds_findings_evidence_and_no_control_characters(
         assert "140.9 µs" in shown
         assert "kernels.occupancy_achieved_frac" in shown
         assert "saves at most 746 µs" in shown
-        assert "Run make roofline." in shown
+        assert "Run make roofline." in render_terminal(report(name=name), verbose=True)
     assert "/" not in render_terminal(report())
 
 
@@ -479,10 +479,13 @@ def test_the_terminals_commands_are_whole_and_name_the_run() -> None:
             "do": "run `python -m harness.run --out RUN/captures` on that GPU",
         },
     ]
-    shown = render_terminal({**report(), "missing": gaps}, run="runs/one")
+    shown = render_terminal({**report(), "missing": gaps}, run="runs/one", verbose=True)
     assert f"     Fix: `make sweep RUN=runs/one ARGS='{options}'` with this run\n" in shown
     assert "--out runs/one/captures`" in shown
-    assert "RUN=…" in render_terminal({**report(), "missing": gaps})
+    assert "RUN=…" in render_terminal({**report(), "missing": gaps}, verbose=True)
+    short = render_terminal({**report(), "missing": gaps * 3})
+    assert "Missing (6): counters; roofs; counters; and 3 more." in short
+    assert "make sweep" not in short
 
 
 def test_a_finding_without_a_known_win_claims_none() -> None:
