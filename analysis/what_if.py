@@ -164,7 +164,11 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _asked(args: argparse.Namespace) -> list[tuple[str, str, str]]:
+def changes_of(args: argparse.Namespace) -> list[tuple[str, str, str]]:
+    """Return the changes that a command line asks for, as (kind, pattern, value).
+
+    Raises: UsageError for one without its value.
+    """
     found = []
     for kind in CHANGES:
         for text in getattr(args, kind):
@@ -177,8 +181,9 @@ def _asked(args: argparse.Namespace) -> list[tuple[str, str, str]]:
 
 def _chosen(capture: Capture, name: str | None) -> Step:
     steady = find(capture)
-    if name is not None and name not in {one.name for one in steady.phases}:
-        steady = steady_of(Facts(capture))  # what the report judges where nothing repeats
+    if name is not None or steady.phases:
+        judged = steady_of(Facts(capture))  # what the report shows, also where nothing repeats
+        steady = judged if name in {None, *(one.name for one in judged.phases)} else steady
     if not steady.phases:
         raise InputError(f"{steady.reason} Without one, no change can be replayed.")
     phases = [one for one in steady.phases if name in (None, one.name)]
@@ -195,7 +200,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line, and return the exit status."""
     args = parsed(sys.argv[1:] if arguments is None else arguments)
     try:
-        asked = _asked(args)
+        asked = changes_of(args)
         chosen, found, change = replayed(load(args.capture), asked, args.phase)
         if chosen.reason and args.json:
             raise InputError(chosen.reason)
@@ -239,7 +244,7 @@ def _print(chosen: Step, found: Any) -> None:
         if note:
             print(note)
     if not chosen.bare_known:
-        print("No bare time of this step is known, so the profiler's own cost widens the interval.")
+        print("No bare time of this step is known, so the saving also depends on what the profiler costs the host.")
     if found is not None:
         print(f"Changed: {found.changed_ns / 1e3:,.1f} µs under the profiler")
         print(

@@ -161,7 +161,7 @@ def gone(capture: Path, change: list[str]) -> Gone:
     from tests.answer_key.rivals import simpler
 
     args = what_if.parsed([str(capture), *change])
-    step, _, changed_by = what_if.replayed(load(args.capture), what_if._asked(args))
+    step, _, changed_by = what_if.replayed(load(args.capture), what_if.changes_of(args))
     graph, changed = step.graph, changed_by(step.graph, 1.0)
     host = float((graph.c_gap + graph.c_own - changed.c_gap - changed.c_own).sum())
     staged = host + float((graph.c_tail - changed.c_tail).sum())

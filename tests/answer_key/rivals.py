@@ -71,7 +71,7 @@ def pairs(name: str, traces: Path | None, key: str = "change", every: bool = Fal
         with tempfile.TemporaryDirectory() as where:
             capture = unpack(name, program, gpu, Path(where)) / "captures"
             args = what_if.parsed([str(capture), *words])
-            asked, loaded = what_if._asked(args), load(args.capture)
+            asked, loaded = what_if.changes_of(args), load(args.capture)
             try:
                 step, found, change = what_if.replayed(loaded, asked)
             except InputError as error:

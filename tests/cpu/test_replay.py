@@ -454,6 +454,14 @@ def test_what_if(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert "Saves" in capsys.readouterr().out
 
 
+def test_what_if_changes_the_step_that_the_report_shows_first(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever else repeats: layers of its steps do so more often."""
+    run = ROOT / "reports/h200-gpt2-fp32"
+    shown = json.loads((run / "report.json").read_text(encoding="utf-8"))["steps"][0]["name"]
+    assert what_if.main([str(run / "captures"), "--drop", "gemm|nvjet|cutlass"]) == 0
+    assert capsys.readouterr().out.startswith(f"Step {shown}: ")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "said"),
