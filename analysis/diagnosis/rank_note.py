@@ -8,7 +8,7 @@ import pandas as pd
 from analysis.diagnosis.rank_cause import SHARED, Cause, apart, own_of, starts_of
 from analysis.diagnosis.rank_steps import build_rank_steps
 from analysis.diagnosis.savers import Saver, StepAnswer
-from analysis.diagnosis.step_rules.ranks import LEAST, TITLES, place_name
+from analysis.diagnosis.step_rules.ranks import LEAST, place_name
 from analysis.diagnosis.step_rules.view import View
 from analysis.diagnosis.step_tables import answer_steps
 from analysis.formats import symbols
@@ -111,8 +111,7 @@ def small(answer: StepAnswer) -> Saver | None:
     """Return the rank with more work for which the others wait, if what equal work saves is too unsure."""
     if any(one.proposal.kind == "slow_rank" for one in answer.savers) or alone(answer.view) is not None:
         return None
-    title = TITLES[Cause.MORE_WORK]
-    return next((one for one in answer.replayed if one.proposal.title == title), None)
+    return next((one for one in answer.replayed if one.proposal.cause == Cause.MORE_WORK), None)
 
 
 @part("note")

@@ -17,7 +17,7 @@ from analysis.capture.model import Capture
 from analysis.diagnosis import step_rules
 from analysis.diagnosis.built import CLEAR, WORTH, as_built, group
 from analysis.diagnosis.step_likelihood import chance
-from analysis.diagnosis.step_rules.view import Paths, Proposal, View
+from analysis.diagnosis.step_rules.view import FULL, Paths, Proposal, View
 from analysis.formats import intervals
 from analysis.formats.report import Saving
 from analysis.hardware.devices import Device
@@ -31,7 +31,10 @@ MOST = 6  # findings on a step
 PAUSE = 0.1  # of a pause: so far it differs from run to run
 HIDDEN = 0.058  # of the step: what may save as much, if the profiler's cost is as high as it can be, is worth a look
 BUSY = 0.8  # of a step: if the GPU works, or copies, for more, only that can become shorter
-FULL = 0.9  # of a step: if the GPU works for more, the rest may be what the profiler costs the host
+AGAIN = 0.02  # of the step: so much less may its kernels take in another run; two of 190 measured fixes show it
+DRIVER = ("allocation", "compile_in_loop", "graph_each_step")
+FIRSTS = 3  # changes after each of which the others are replayed
+MORE = 1.5  # times the saving after the first change: so much another one has to open
 LOSSY = 0.5  # how much a saving counts if it changes results: half of the programs may do so
 
 
@@ -149,12 +152,14 @@ def answer(view: View) -> StepAnswer:
     if hidden and not now:
         return StepAnswer(view, hidden[:MOST], tuple(found))
     now = _ordered(view, [one for one in now if not _waits(one, now)], found)
-    named = {one.key for one in (*hidden, *now)}
+    perhaps = [one for one in found if one.proposal.needed and one.high >= HIDDEN]
+    named = {one.key for one in (*hidden, *now, *(one for one in found if one.proposal.needed))}
     rest = [one for one in found if one.key not in named and one.proposal.change is not None]
-    later = _later(view, now[0], rest) if now and now[0].proposal.change is not None else []
+    firsts = [one for one in now if one.proposal.change is not None][:FIRSTS]
+    later = _later(view, firsts, rest) if firsts and firsts[0] is now[0] else []
     replayed = {one.key: one for one in (*found, *later)}
     first = sorted([*hidden, *now], key=lambda one: -weight(view, one))
-    return StepAnswer(view, tuple([*first, *later][:MOST]), tuple(replayed.values()))
+    return StepAnswer(view, tuple([*first, *perhaps, *later][:MOST]), tuple(replayed.values()))
 
 
 def _hidden(view: View, found: Sequence[Saver], now: Sequence[Saver]) -> tuple[Saver, ...]:
@@ -163,6 +168,7 @@ def _hidden(view: View, found: Sequence[Saver], now: Sequence[Saver]) -> tuple[S
     if not now and busy >= BUSY:
         return ()
     may = [one for one in found if one.replayed and one not in now and (one.replayed.high or 0.0) >= HIDDEN]
+    may = [one for one in may if not one.proposal.needed]
     if now:
         sure = max(one.likely for one in now)
         may = [one for one in may if one.likely > sure and not _waits(one, now)]
@@ -238,18 +244,43 @@ def _undone_ns(graph: Graph, after: Graph) -> float:
 
 def _replayed(view: View, one: Proposal) -> Saver:
     if one.change is None:
-        lost = one.lost_ns or 0.0
-        whole = lost + view.step.told_ns * view.step.phase.count
-        least = lost + min(view.step.bare_ns) * view.step.phase.count  # the profiler slows the steps, and no pause
+        lost, count = one.lost_ns or 0.0, view.step.phase.count
         low, high = lost * (1 - PAUSE), lost * (1 + PAUSE)
-        return Saver(one, Saving(low, high), Saving(low / whole, min(high / least, 1.0)))
+        whole = lost + view.step.told_ns * count
+        least = min(view.step.bare_ns) * count  # the profiler slows the steps, and no pause
+        return Saver(one, Saving(low, high), Saving(low / whole, high / (high + least)))
     found = savings.saving(view.step, one.change)
     most, best = (None if ns is None else ns / view.step.told_ns for ns in (one.most_ns, one.best_ns))
-    part = as_built(one.kind, found.low, found.high, most, best)
+    if one.needed:
+        high = max(min(found.high, one.time_ns / view.step.told_ns + savings.ERROR), 0.0)
+        part = Saving(None, high)
+        return Saver(one, Saving(None, high * view.step.told_ns), part, part, run=found.after)
+    room = max(_room(view, one), found.low)
+    part = as_built(one.kind, found.low, min(found.high, room), room if most is None else min(most, room), best)
     full = dict(view.parts.busy_parts).get("gpu_busy", 0) >= FULL * view.parts.wall_ns and group(one.kind) == "host"
     if not view.step.bare_known and 0.0 < (part.low or 0.0) < (HIDDEN if full else CLEAR):
         part = Saving(0.0, part.high)
     return Saver(one, _of(view, part), part, Saving(found.low, found.high), run=found.after)
+
+
+def _room(view: View, one: Proposal) -> float:
+    """Return the largest share of a step that a change can save.
+
+    A fused kernel of a busy GPU saves at most what its parts take, with the time between them. A change that shortens
+    no kernel leaves the time of the busiest stream in kernels, unless its fix may also merge them. A fix of copies or
+    layouts may rid other kernels of work as well. Calls of the driver (DRIVER) take much longer in some runs than in others.
+    """
+    wall, graph = view.step.told_ns, view.graph
+    if one.kind == "fuse" and one.most_ns is not None:
+        return one.most_ns / wall
+    assert one.change is not None
+    after = one.change(graph, 1.0)
+    shorter = (after.o_duration < graph.o_duration) | (after.o_stream != graph.o_stream)
+    if one.best_ns is not None or one.kind in DRIVER or (shorter & view.kernels).any():
+        return 1.0
+    kept = view.kernels & ~view.talks
+    streams = np.bincount(graph.o_stream[kept], weights=graph.o_duration[kept])
+    return 1 - float(streams.max(initial=0.0)) / graph.steps / wall + AGAIN
 
 
 def _of(view: View, part: Saving) -> Saving:
@@ -257,8 +288,11 @@ def _of(view: View, part: Saving) -> Saving:
 
 
 def weight(view: View, one: Saver) -> float:
-    """Return what ranks a change: its saving over the steady run, times how likely a step like this has its cause."""
-    return total_ns(view, one) * chance(view.likely, one.proposal.kind)
+    """Return what ranks a change: its saving over the steady run, times how likely a step like this has its cause.
+
+    What most programs need comes last.
+    """
+    return 0.0 if one.proposal.needed else total_ns(view, one) * chance(view.likely, one.proposal.kind)
 
 
 def total_ns(view: View, one: Saver) -> float:
@@ -278,20 +312,33 @@ def touched(answer: StepAnswer, saver: Saver) -> Bools:
     return np.asarray((after.o_duration < graph.o_duration) | (after.o_stream != graph.o_stream))
 
 
-def _later(view: View, first: Saver, rest: Sequence[Saver]) -> list[Saver]:
-    """Return what saves something of the step that is left once the first change is made."""
+def _later(view: View, firsts: Sequence[Saver], rest: Sequence[Saver]) -> list[Saver]:
+    """Return what saves something of the step that is left once the first change is made.
+
+    Work of the GPU may save far more after another one, such as a graph of what the host launches: then after that.
+    """
     found = []
-    change = first.proposal.change
-    assert change is not None
-    bases = savings.after(view.step, change)
-    left = max((ns / before for (_, ns), (_, before) in zip(bases, view.step.bases, strict=True)), default=1.0)
+    opened = [_opened(view, first) for first in firsts]
     for one in rest:
         own = one.proposal.change
         assert own is not None
-        after = savings.saving(view.step, own, bases)
-        if after.middle >= WORTH:
-            part = as_built(one.proposal.kind, after.low, after.high)
-            low, high = min((part.low or 0.0) * left, 1 - first.high), min((part.high or 0.0) * left, 1 - first.low)
+        shorter = own(view.graph, 1.0).o_duration < view.graph.o_duration
+        others = opened if shorter.any() else opened[:1]
+        after = [(savings.saving(view.step, own, bases), first, left) for first, bases, left in others]
+        best = max(after, key=lambda item: item[0].middle)
+        saved, first, left = best if best[0].middle > MORE * max(after[0][0].middle, 0.0) else after[0]
+        if saved.middle >= WORTH:
+            part = as_built(one.proposal.kind, saved.low, saved.high)
+            most = min(1 - first.low, _room(view, one.proposal))
+            low, high = min((part.low or 0.0) * left, 1 - first.high), min((part.high or 0.0) * left, most)
             later = _of(view, Saving(low, high))
-            found.append((after.middle, replace(one, later_ns=later, after=first.key, opens_ns=0.0, run=None)))
+            found.append((saved.middle, replace(one, later_ns=later, after=first.key, opens_ns=0.0, run=None)))
     return [saver for _, saver in sorted(found, key=lambda item: -item[0])]
+
+
+def _opened(view: View, first: Saver) -> tuple[Saver, savings.Bases, float]:
+    """Return a change with the graphs once it is made, and the share of the step that is left."""
+    assert first.proposal.change is not None
+    bases = savings.after(view.step, first.proposal.change)
+    left = max((ns / before for (_, ns), (_, before) in zip(bases, view.step.bases, strict=True)), default=1.0)
+    return first, bases, left

@@ -40,7 +40,8 @@ KIND_OF_PART = {
 
 def kind_of_step(answer: StepAnswer) -> str:
     """Return the cause of a step's length: that of its first finding, else by its largest part."""
-    first = next((one for one in answer.savers if one.proposal.lost_ns is None and not one.after), None)
+    sure = (one for one in answer.savers if one.proposal.lost_ns is None and not one.after and not one.proposal.needed)
+    first = next(sure, None)
     if first is not None:
         return first.proposal.kind
     parts = dict(answer.view.parts.parts)
@@ -85,11 +86,11 @@ def claims(answers: Sequence[StepAnswer]) -> list[Claim]:
     now = sorted((item for item in ranked if not item[2].after), key=lambda item: -item[0])
     later = [item for item in ranked if item[2].after]
     found = [_claim(answer, one, several) for _, answer, one in (*now, *later)]
-    if len(now) > 1:
-        doubt = _doubt([(answer.view, one) for _, answer, one in now])
-        found[0] = replace(found[0], sentence=f"{found[0].sentence}{doubt}")
-    if not now and answers and not answers[0].view.step.reason:
-        found = [_nothing(answers[0]), *found]
+    sure = [(answer.view, one) for _, answer, one in now if not one.proposal.needed]
+    if len(sure) > 1:
+        found[0] = replace(found[0], sentence=f"{found[0].sentence}{_doubt(sure)}")
+    if not sure and answers and not answers[0].view.step.reason:
+        found = [_nothing(answers[0], perhaps=bool(now)), *found]
     return found
 
 
@@ -138,7 +139,7 @@ def _claim(answer: StepAnswer, one: Saver, several: bool) -> Claim:
     later = Later(one.later_ns, _id(scope, *one.after.split(":", 1))) if one.later_ns is not None else None
     return Claim(
         kind=proposal.kind, title=proposal.title + (f" in {answer.name}" if named else ""),
-        sentence=proposal.sentence + _better(one) + (_HIDDEN if _is_hidden(answer, one) else ""),
+        sentence=proposal.sentence + _better(one) + _bound_by(answer, one),
         do=proposal.do or do(proposal.kind, answer.view.library),
         wrong_if=proposal.wrong_if, scope=scope,
         confidence=_confidence(answer, one), cells=cells, subject=proposal.about, saves_ns=one.saves_ns,
@@ -161,8 +162,11 @@ def _better(one: Saver) -> str:
     return f" The high end also takes {one.proposal.better}." if above else ""
 
 
-def _is_hidden(answer: StepAnswer, one: Saver) -> bool:
-    return one.saves_ns.low is None and one.proposal.change is not None and not answer.view.step.reason
+def _bound_by(answer: StepAnswer, one: Saver) -> str:
+    """Return why a saving is a bound, as a sentence; "" if it is none, or the replay is far from the timeline."""
+    if one.saves_ns.low is not None or one.proposal.change is None or answer.view.step.reason:
+        return ""
+    return " Most programs need a part of these." if one.proposal.needed else _HIDDEN
 
 
 def id_of(answer: StepAnswer, one: Saver) -> str:
@@ -203,13 +207,16 @@ def _confidence(answer: StepAnswer, one: Saver) -> Confidence:
     return one.proposal.sure
 
 
-def _nothing(answer: StepAnswer) -> Claim:
-    """Return the claim that nothing is worth doing, and why: a roof, a busy GPU, or that the capture does not tell."""
+def _nothing(answer: StepAnswer, *, perhaps: bool) -> Claim:
+    """Return the claim that nothing is worth doing, and why: a roof, a busy GPU, or that the capture does not tell.
+
+    `perhaps`: the next finding is on what a program may do without.
+    """
     parts = answer.view.parts
     busy = dict(parts.busy_parts).get("gpu_busy", 0)
     of = busy / max(parts.wall_ns, 1)
     scope, row = f"step {answer.name}", {"step": answer.name, "part": "gpu_busy"}
-    kind, title, why = "nothing", "Nothing saves 1% of the step", ""
+    kind, title, why = "nothing", f"Nothing {'surely ' if perhaps else ''}saves 1% of the step", ""
     if of >= BUSY and (roof := _roof(answer)) is not None:
         kind, title = f"{roof[0]}_roof", f"The kernels are at the {roof[0]} roof"
         why = f" Kernels with {share(roof[1])} of their time reach {share(AT_ROOF)} of it or more."
@@ -219,7 +226,8 @@ def _nothing(answer: StepAnswer) -> Claim:
     elif of >= BUSY:
         counted = answer.view.counted is not None and len(answer.view.counted) > 0
         told = "their pages say what limits them" if counted else "counters would say which of them can be"
-        why = f" Only faster kernels help{_longest(answer)}; {told}."
+        only = "Finding 2 may help if nothing needs what it leaves out, else only" if perhaps else "Only"
+        why = f" {only} faster kernels help{_longest(answer)}; {told}."
     return Claim(
         kind=kind, title=title, scope=scope,
         sentence=(

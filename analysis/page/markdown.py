@@ -371,8 +371,8 @@ def with_run(do: Any, run: str) -> str:
 def render_terminal(report: Report, width: int = 100, run: str = "", verbose: bool = False) -> str:
     """Render the end of `make profile`: trust, the findings with their evidence, and what is missing.
 
-    `run` is the run's folder for the commands that continue with it; the text names no other path. `verbose`: how to get
-    each thing that is missing.
+    `run` is the run's folder for the commands that continue with it; the text names no other path. `verbose`: with how
+    to get what is missing.
     """
     lines: list[str] = [text.clean(report.title or "Report"), *first.lines(report)]
     trust, coverage = report.trust, report.coverage

@@ -11,6 +11,7 @@ from analysis.capture.model import Capture
 from analysis.diagnosis import savers
 from analysis.diagnosis.built import Built, Given, as_built
 from analysis.diagnosis.savers import Saver, StepAnswer, answer, answers, rules, total_ns, touched
+from analysis.diagnosis.step_findings import claims
 from analysis.diagnosis.step_rules.view import Proposal
 from analysis.diagnosis.vocabulary import do
 from analysis.formats.report import Saving, kinds
@@ -187,6 +188,81 @@ def test_a_later_change_saves_a_share_of_the_step_that_is_left(
     assert told.savers[1].later_ns is not None
     assert told.savers[1].later_ns.low == pytest.approx(later.low)
     assert told.savers[1].later_ns.high == pytest.approx(later.high)
+
+
+@pytest.mark.parametrize(("other", "after"), [(0.02, "launch_bound:x"), (0.15, "sync:x")])
+def test_work_of_the_gpu_comes_after_the_change_that_opens_far_more(
+    asked: list[Proposal], monkeypatch: pytest.MonkeyPatch, other: float, after: str
+) -> None:
+    """It saves 20 % once a graph launches the step, and `other` after the first change."""
+    monkeypatch.setattr(savings, "after", lambda step, change: [(one, 0.5 + change.low) for one, _ in step.bases])
+
+    def opened(step: savings.Step, change: Saves, bases: savings.Bases | None = None) -> savings.Saving:
+        graphed = bases is not None and bases[0][1] == 0.7
+        part = 0.2 if graphed else other
+        return saving(step, change if bases is None else replace(change, then=(part, part)), bases)
+
+    monkeypatch.setattr(savings, "saving", opened)
+    asked += [
+        proposal("sync", Saves(0.3, 0.3)),
+        proposal("launch_bound", Saves(0.2, 0.2)),
+        proposal("fuse", Shortens(0.0, 0.0)),
+    ]
+    told = answer(on_step(launches(100.0, 200.0)))
+    assert [(one.proposal.kind, one.after) for one in told.savers] == [
+        ("sync", ""),
+        ("launch_bound", ""),
+        ("fuse", after),
+    ]
+
+
+@dataclass
+class Shortens(Saves):
+    """Halves the first kernel."""
+
+    def __call__(self, one: Graph, share: float) -> Graph:
+        return replace(one, o_duration=one.o_duration * np.array([0.5, 1.0]))
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "more", "high"),
+    [
+        ("sync", Saves(0.5, 0.6), {}, 0.72), ("sync", Saves(0.5, 0.8), {}, 0.72), ("sync", Saves(0.5, 0.6), {"most_ns": 650.0}, 0.65),
+        ("sync", Saves(0.5, 0.6), {"best_ns": 900.0}, 1.0), ("allocation", Saves(0.5, 0.6), {}, 1.0),
+        ("sync", Shortens(0.5, 0.6), {}, 1.0), ("fuse", Shortens(0.5, 0.6), {}, 1.0), ("fuse", Shortens(0.5, 0.8), {"most_ns": 650.0}, 0.65),
+    ],
+)  # fmt: skip
+def test_no_change_saves_the_kernels_that_it_leaves_and_no_fused_one_more_than_its_parts(
+    asked: list[Proposal],
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    change: Saves,
+    more: dict[str, float],
+    high: float,
+) -> None:
+    """Kernels take 300 ns of 1000, and 20 less in another run."""
+    monkeypatch.setattr(savers, "as_built", lambda kind, *part: Built(0.0, 1.0, 2.0, 0.0).of(*part))
+    asked.append(proposal(kind, change, **more))
+    told = answer(on_step(launches(100.0, 200.0)))
+    assert told.savers[0].saves_frac == Saving(0.5, pytest.approx(high))
+
+
+@pytest.mark.parametrize(("high", "told_high"), [(0.049, None), (0.06, 0.06), (0.2, 0.115)])
+def test_what_most_programs_need_saves_at_most_its_time_and_comes_last(
+    asked: list[Proposal], high: float, told_high: float | None
+) -> None:
+    asked += [
+        replace(proposal("redundant_copy", Saves(0.04, high), needed=True), time_ns=100.0),
+        proposal("sync", Saves(0.02, 0.04)),
+    ]
+    told = answer(on_step())
+    assert kinds_of(told.savers) == ["sync", *(["redundant_copy"] if told_high else [])]
+    if told_high:
+        assert told.savers[1].saves_frac == Saving(None, pytest.approx(told_high))
+    del asked[1]
+    found = claims([answer(on_step())])
+    assert [one.kind for one in found] == ["nothing", *(["redundant_copy"] if told_high else [])]
+    assert found[0].title == f"Nothing {'surely ' if told_high else ''}saves 1% of the step"
 
 
 def test_after_time_lost_outside_the_steps_nothing_opens(asked: list[Proposal]) -> None:
@@ -449,9 +525,7 @@ def test_time_outside_the_steps_is_a_share_of_it_and_the_steps(
     asked.append(proposal("pause", lost_ns=10_000.0))
     (told,) = answer(on_step(reason=reason)).replayed
     assert told.saves_ns == Saving(9000.0, 11_000.0)  # a pause differs from run to run
-    assert told.saves_frac == Saving(0.45, 0.55)  # of 10 µs and 10 steps of 1 µs
-    asked[0] = proposal("pause", lost_ns=1e9)
-    assert answer(on_step()).replayed[0].saves_frac.high == 1.0
+    assert told.saves_frac == Saving(0.45, 11 / 21)  # of 10 or 11 µs and 10 steps of 1 µs
     asked[0] = proposal("note")
     assert answer(on_step()).replayed[0].saves_ns == Saving(0.0, 0.0)
 

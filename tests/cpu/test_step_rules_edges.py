@@ -318,10 +318,24 @@ def test_chains_of_other_ranges_do_not_take_the_place_of_those_of_the_step() -> 
 
 
 def test_the_four_chains_with_the_largest_gain_count_and_the_longest_range_names_them() -> None:
-    one = chain()
-    rows = pd.concat([plan(gain_ns=float(at), pattern=f"p{at}", range="h + mlp") for at in range(6)], ignore_index=True)
-    titles = [proposal.title for proposal in planned.propose(view(one.graph, folded=one.folded, plan=rows))]
-    assert titles == [f"Fuse p{at} in mlp" for at in (5, 4, 3, 2)]
+    base = graph([{}] * 12, [{"name": name, "ns": 5_000.0} for _ in range(6) for name in (MUL, "reduce_kernel")])
+    folded = np.array([f"mlp{at // 2}" for at in range(12)], object)
+    rows = pd.concat([plan(gain_ns=float(at), pattern=f"p{at}", range=f"h + mlp{at}") for at in range(6)])
+    titles = [proposal.title for proposal in planned.propose(view(base, folded=folded, plan=rows))]
+    assert titles == [f"Fuse p{at} in mlp{at}" for at in (5, 4, 3, 2)]
+
+
+def test_a_launch_belongs_to_one_chain_that_with_most_kernels_and_to_no_row_of_element_wise_kernels() -> None:
+    names = [MUL, "reduce_kernel", MUL, "reduce_kernel", "softmax_forward", MUL, MUL]
+    base = graph([{}] * 7, [{"name": name, "ns": 5_000.0} for name in names])
+    rows = pd.concat(
+        [plan(gain_ns=9.0, pattern="short"), plan(pattern="long", kernels="mul > reduce > softmax")], ignore_index=True
+    )
+    one = view(base, folded=np.array(["mlp"] * 7, object), plan=rows)
+    assert {proposal.title: proposal.count for proposal in planned.propose(one)} == {
+        "Fuse short in mlp": 2.0, "Fuse long in mlp": 3.0,
+    }  # fmt: skip
+    assert found(kernels.propose, one)["fuse"].count == 2.0
 
 
 # Ranks

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from analysis.diagnosis.chains import planned
 from analysis.diagnosis.step_rules.launches import jitted
 from analysis.diagnosis.step_rules.view import FEW, Proposal, View, of_each
 from analysis.diagnosis.vocabulary import begun, do
@@ -216,7 +217,7 @@ def _layout(view: View, others: Bools) -> Iterator[Proposal]:
         appended = _old(view, _cats(view)) & np.bool_(kind == "redundant_copy")
         moved |= appended
         time = view.time(moved)
-        if view.share(time) < (COPIES if kind == "redundant_copy" else TURNS):
+        if view.share(time) < (LEAST if kind == "redundant_copy" else TURNS):
             continue
         if kind == "layout" and time > JOB * view.time(view.kernels):
             continue
@@ -231,11 +232,15 @@ def _layout(view: View, others: Bools) -> Iterator[Proposal]:
             f"for {duration(time)}.",
             change=change, count=count, time_ns=time, wrong_if="what follows needs the other layout or a second copy",
             do=_APPEND if view.time(appended) > time / 2 else "",
+            needed=kind == "redundant_copy" and view.share(time) < COPIES,
         )  # fmt: skip
 
 
 def _fuse(view: View, casts: Bools, autocast: Bools) -> Iterator[Proposal]:
     runs, inside = pointwise_runs(view, autocast)
+    for chain in planned(view, pointwise_runs(view)[1]):  # what a chain of the plan has is fused there
+        runs = [rows for rows in runs if not chain.inside[rows].any()]
+    inside = np.isin(np.arange(len(inside)), np.concatenate([np.zeros(0, np.int64), *runs]))
     time = view.time(inside)
     if not runs or view.share(time) < LEAST:
         return
@@ -259,7 +264,7 @@ def _fuse(view: View, casts: Bools, autocast: Bools) -> Iterator[Proposal]:
             f"{count_of(round(count), 'kernel')} that work element by element follow each other and take "
             f"{duration(time)} of each step; each reads what the one before wrote."
         ),
-        change=fused,
+        change=fused, most_ns=None if autocast.any() else view.taken(wider),
         count=count, time_ns=time, wrong_if="other kernels need the values between them",
         do=_CAST_LESS if autocast.any() else begun(call) + "." if call else "",
     )  # fmt: skip

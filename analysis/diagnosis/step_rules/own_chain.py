@@ -31,12 +31,11 @@ _APART = re.compile(
     r"|swish|exp|log|sqrt|abs|neg|pow|square|clip|clamp|dropout|mask|lerp|blend|gain|offset|gamma|threshold|tonemap|gr[ae]y"
     r"|(de)?quanti[sz]e|collide|collision|propagate|rows?"
 )
-_TIMED = r"(?i)triad"  # STREAM, and benchmarks like it, time each kernel by itself
 
 
 def propose(view: View) -> Iterator[Proposal]:
     """Propose one kernel for each chain of own kernels that work on each element, or row, by itself."""
-    if view.library == "jax" or view.named(_TIMED).any():
+    if view.library == "jax":
         return  # a compiler chose what it fuses
     runs = chains(view)
     inside = np.zeros(len(view.names), bool)
@@ -52,7 +51,7 @@ def propose(view: View) -> Iterator[Proposal]:
             f"{count_of(round(count), 'kernel')} of one grid follow each other and take {duration(time)} of each step; "
             "each likely reads what the one before wrote."
         ),
-        change=lambda base, share: one_kernel_of_each(base, runs, share),
+        change=lambda base, share: one_kernel_of_each(base, runs, share), most_ns=view.taken(runs),
         count=count, time_ns=time, wrong_if="a block needs what another block of the kernel before wrote",
         do="Let one kernel keep the values in registers between these steps, and write the last ones alone.",
     )  # fmt: skip
@@ -64,7 +63,7 @@ def chains(view: View) -> list[np.ndarray]:
     own = view.kernels & view.each(_is_own, bool) & (graph.o_fill >= FILL) & (graph.o_duration >= LONG_NS)
     shapes = view.capture.gpu_ops[["grid", "block"]].astype(object).to_numpy(object)[graph.o_row]
     own &= ~_computes(view, shapes)
-    waits = view.called(f"{SYNCHRONISES}|cu(da)?StreamWaitEvent")
+    waits = view.called(f"{SYNCHRONISES}|cu(da)?(StreamWaitEvent|EventRecord)")  # STREAM times each kernel by itself
     for rows in changes.neighbours(graph, own):
         run = [int(rows[0])]
         for row in [*rows[1:].tolist(), -1]:

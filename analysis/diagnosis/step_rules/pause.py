@@ -1,14 +1,15 @@
-"""pause: a time in which no GPU operation runs and which does not recur with the step.
+"""pause: a time in which no GPU operation runs and which does not recur with the step. data_loader: one of each epoch.
 
 What the host spends in calls that allocate or load modules is no pause: these calls are a cause of their own.
 """
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
 
-from analysis.capture.model import IntArray
+from analysis.capture.model import UP, IntArray
 from analysis.diagnosis.step_rules.view import LOADS, Proposal, View
 from analysis.formats import intervals
 from analysis.formats.distinct import holds
@@ -21,6 +22,15 @@ TIMES = 0.5  # of a step: a step that is longer than usual by less is only slow
 MIN_STEPS = 4
 EARLY = 0.25  # of the run
 RARE = 0.25  # of the steps: what happens more often is a part of the step
+MOST = (
+    0.8  # of the lost time: pauses that have it, of which each is at least half of the longest, tell whether they recur
+)
+PERIODS = 2  # between pauses that come evenly, at least
+UPLOADS = 0.5  # of such pauses: if more end with an upload, a batch was late
+_WORKERS = (
+    "DataLoader(persistent_workers=True): without it, each epoch starts its workers anew; else make the first batch of "
+    "an epoch before the last step of the one before"
+)
 
 
 def propose(view: View) -> Iterator[Proposal]:
@@ -48,22 +58,44 @@ def propose(view: View) -> Iterator[Proposal]:
         return
     loads = _loads(view, begin, end)[long]
     compiles = len(long) > 1 and bool(more[long][loads].sum() > lost / 2)
+    every, epochs = 0, False
+    if not compiles and len(even := _recurring(long, more[long])):
+        long, every, lost = even, round(float(np.diff(even).mean())), float(more[even].sum())
+        epochs = view.library == "pytorch" and view.trains and _uploads(view, ends[long])
     worst = int(long[np.argmax(more[long])])
     begins, stops = merged
     inside = np.flatnonzero((begins[1:] > begin[worst]) & (stops[:-1] < end[worst]))
     at = int(inside[np.argmax((begins[1:] - stops[:-1])[inside])]) if len(inside) else -1
     span = (int(stops[at]), int(begins[at + 1])) if at >= 0 else (int(begin[worst]), int(end[worst]))
+    kind = "compile_in_loop" if compiles else "data_loader" if epochs else "pause"
+    told = "kernels are compiled or loaded meanwhile" if compiles else "this does not recur with each step"
     yield Proposal(
-        kind="compile_in_loop" if compiles else "pause", about="run",
+        kind=kind, about="run",
         title="Compile and load kernels before the loop" if compiles
-        else f"Find what stops the GPU for {duration(float(more[worst]))}",
+        else f"Find what stops the GPU for {duration(float(more[worst]))}" + (f" every {every} steps" if every else ""),
         sentence=(
             f"{count_of(len(long), 'step')} of {len(ends)} let the GPU idle {duration(lost)} longer than the others; "
-            + ("kernels are compiled or loaded meanwhile." if compiles else "this does not recur with each step.")
+            + (f"this recurs every {every} steps, as an epoch does." if every else f"{told}.")
         ),
-        change=None, count=float(len(long)), time_ns=float(idle[long].sum()), lost_ns=lost, span=span,
+        do=_WORKERS if epochs else "", change=None, count=float(len(long)),
+        time_ns=float(idle[long].sum()), lost_ns=lost, span=span,
         wrong_if="this lies outside of what has to be faster",
     )  # fmt: skip
+
+
+def _recurring(long: IntArray, lost: IntArray) -> IntArray:
+    """Return the pauses that come again after as many steps, give or take one, if these are most of them; else none."""
+    main = lost >= lost.max() / 2
+    apart = np.diff(long[main])
+    even = len(apart) >= PERIODS and np.ptp(apart) <= 1 < apart.min() and lost[main].sum() >= MOST * lost.sum()
+    return long[main] if even else long[:0]
+
+
+def _uploads(view: View, ends: IntArray) -> bool:
+    """Return whether the first operation that starts after most of these ends of steps is a copy to the GPU."""
+    ops = view.capture.gpu_ops.sort_values("start_ns", kind="stable")
+    first = ops["name"].iloc[np.minimum(np.searchsorted(ops["start_ns"].to_numpy(np.int64), ends), len(ops) - 1)]
+    return bool(np.mean([bool(re.search(UP, str(name))) for name in first]) > UPLOADS)
 
 
 def _in_calls(view: View, begin: IntArray, end: IntArray) -> IntArray:

@@ -20,7 +20,7 @@ LEAST = 0.01  # of the step
 HIDDEN = 0.5  # of a collective at least can run beside kernels of the step
 MANY = 8  # collectives of a rank in a step, of which each takes little more than it costs besides its bytes
 SMALL_NS = 2 * changes.COLLECTIVE_FLOOR_NS
-TITLES = {
+_TITLES = {
     Cause.MORE_WORK: "Give the ranks equal work",
     Cause.OWN_WORK: "Share what only one rank does",
     Cause.SLOW_GPU: "Make the slow GPU as fast as the others",
@@ -197,8 +197,8 @@ def _uneven(view: View, talks: Bools, places: IntArray) -> Iterator[Proposal]:
 
     title, doing = begin(name), _of_host(view, of_call == pids[late.place])
     yield Proposal(
-        kind="slow_rank", about=title, title=TITLES[late.cause], sentence=_told(title, late, more, waited, doing),
-        change=equal, count=1.0, time_ns=more, do=_DO.get(late.cause, ""),
+        kind="slow_rank", about=title, title=_TITLES[late.cause], sentence=_told(title, late, more, waited, doing),
+        change=equal, count=1.0, time_ns=more, do=_DO.get(late.cause, ""), cause=late.cause,
         wrong_if="the work cannot be split otherwise" if late.cause == Cause.MORE_WORK else "the ranks' clocks differ",
     )  # fmt: skip
 

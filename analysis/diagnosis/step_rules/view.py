@@ -1,7 +1,7 @@
 """What a rule on a steady step sees, and what it proposes."""
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, SupportsFloat, TypeAlias
@@ -36,6 +36,7 @@ MANY = 4  # small copies of a step that one copy could replace
 STAGES = (1.5, 16.0)  # byte/ns: so fast one thread copies memory
 SMALL = 65_536.0  # bytes; the time of a smaller copy is that of its launch
 ALIKE = 0.5  # of the names of kernels at least, processes of one program share
+FULL = 0.9  # of a step: if the GPU works for more, the rest may be what the profiler costs the host
 EVEN = 0.75  # of the longest process: above this, the work of processes counts as even
 TRIMS_NS = 50_000.0  # a wait returns much sooner after the end of what it waits for, and a pool serves much faster
 GRAPHS = r"cu(da)?(GraphInstantiate|GraphExecDestroy|StreamBeginCapture|StreamEndCapture)"
@@ -53,7 +54,8 @@ class Proposal:
     what_if.py that replay about the same. `do`: what to do, if it is not what advice.toml says of the kind. `lossy`:
     the results change, so only the user can say whether it may be done. `placed`: the title names a range. `most_ns`:
     more than that it cannot save, however it is built. `best_ns`: what it saves if it is built better than `change`,
-    `better` says how.
+    `better` says how. `cause` tells causes of one kind apart.
+    `needed`: most programs need what it leaves out, so it saves at most what its replay says.
     """
 
     kind: str
@@ -76,6 +78,8 @@ class Proposal:
     most_ns: float | None = None
     best_ns: float | None = None
     better: str = ""
+    cause: str = ""
+    needed: bool = False
 
 
 class Names:
@@ -125,6 +129,16 @@ class View:
     @property
     def graph(self) -> Graph:
         return self.step.told
+
+    def taken(self, runs: Sequence[npt.NDArray[np.int64]]) -> float | None:
+        """Return the time of one step from the first to the last operation of each run, ns, which is all they can save.
+
+        None if the GPU idles for a part of the step: then the host may need longer for them.
+        """
+        if self.share(dict(self.parts.busy_parts).get("gpu_busy", 0)) < FULL:
+            return None
+        graph = self.step.graph
+        return self.of_step(sum(float(graph.o_end[rows].max() - graph.o_start[rows].min()) for rows in runs))
 
     @property
     def repeats(self) -> bool:
