@@ -56,7 +56,7 @@ def _kinds(row: pd.Series) -> list[str]:
 
 
 def _runs(view: View, row: pd.Series, taken: Bools) -> list[np.ndarray]:
-    """Return the runs of a chain in its ranges: kernels of its kinds in their order, else all neighbours of its kinds."""
+    """Return the runs of a chain in its ranges: its kinds of kernels in order, else all neighbours of its kinds."""
     kinds, ranges = _kinds(row), str(row["range"]).split(" + ")
     kind = np.array([kind_of_kernel(symbols.key(name)) for name in view.names], object)
     there = np.isin(view.paths, [*ranges, ""] if UNATTRIBUTED in ranges else ranges)

@@ -268,7 +268,7 @@ def _room(view: View, one: Proposal) -> float:
 
     A fused kernel of a busy GPU saves at most what its parts take, with the time between them. A change that shortens
     no kernel leaves the time of the busiest stream in kernels, unless its fix may also merge them. A fix of copies or
-    layouts may rid other kernels of work as well. Calls of the driver (DRIVER) take much longer in some runs than in others.
+    layouts may rid other kernels of work as well. Calls of the driver (DRIVER) take much longer in some runs.
     """
     wall, graph = view.step.told_ns, view.graph
     if one.kind == "fuse" and one.most_ns is not None:

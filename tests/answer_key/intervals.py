@@ -90,7 +90,9 @@ def given(name: str, program: str, gpu: str) -> dict[str, object] | None:
         return None
     with tempfile.TemporaryDirectory() as folder:
         capture = str(score.unpack(name, program, gpu, Path(folder)))
-        step, found, change = what_if.replayed(load([Path(capture)]), what_if.changes_of(what_if.parsed([capture, *words])))
+        step, found, change = what_if.replayed(
+            load([Path(capture)]), what_if.changes_of(what_if.parsed([capture, *words]))
+        )
         found = saving(step, change)
     ends = {"low": round(found.low, 4), "high": round(found.high, 4)}
     return {
