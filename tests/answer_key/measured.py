@@ -289,7 +289,8 @@ def score(folder: Path, gpu: str) -> None:
         numbers = [f"{float(line[what]):.1%}" if line[what] else "" for what in COLUMNS]
         pair = f"`{line['program']}`" + ("" if line["counts"] else " (does not count)")
         print("|", " | ".join([line["set"], pair, line["slopes"], *numbers]), "|")
-    for sets in (sorted({one["set"] for one in lines}), ["blind_measured"], ["blind_measured_2"], ["blind_measured_3"]):
+    names = sorted({one["set"] for one in lines})
+    for sets in (names, *([name] for name in names if name.startswith("blind_measured"))):
         judged = [one for one in lines if one["set"] in sets and one["counts"] and one["predicted"]]
         for what in ("predicted", "replay", "sum", "share"):
             pairs = [(one["program"], float(one["won"]), float(one[what])) for one in judged if one[what]]
