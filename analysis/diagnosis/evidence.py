@@ -5,7 +5,8 @@ else took time. No kernel is shorter than its longest floor. A cause has to expl
 """
 
 import math
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -19,6 +20,7 @@ from analysis.formats import symbols
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
+_TENSOR = re.compile("flops_tensor_(.+)")
 WARP = 32
 SECTOR = 32
 SIXTEEN_BITS = r"\b(?:__nv_bfloat16|__half|half|BFloat16|Half|bfloat16_t|half_t)\b"  # by CUDA, ATen and CUTLASS
@@ -190,10 +192,15 @@ class Evidence:
 
     @cached_property
     def tensor_flops(self) -> Floats:
-        names = [name for name in self.rows if str(name).startswith("flops_tensor_")]
-        if not names:
+        return self._tensor_work({})
+
+    def _tensor_work(self, rates: Mapping[str, float]) -> Floats:
+        """Return the FLOPs of tensor cores, those of each format over its rate."""
+        formats = {name: found[1] for name in self.rows if (found := _TENSOR.match(str(name)))}
+        by_format = [self.rows[name] / rates.get(form, 1.0) for name, form in formats.items()]
+        if not by_format:
             return np.full(len(self.rows), np.nan)
-        return self.rows[names].sum(axis=1, min_count=1).to_numpy(np.float64)
+        return pd.concat(by_format, axis=1).sum(axis=1, min_count=1).to_numpy(np.float64)
 
     @cached_property
     def floors(self) -> dict[str, Floats]:
@@ -207,7 +214,7 @@ class Evidence:
             "issue": np.asarray(self["inst_issued"] * lane / limits.schedulers),
             "fp32": np.asarray(self["flops_fp32"] / 2 * lane / limits.fp32_lanes),
             "fp64": np.asarray(self["flops_fp64"] / 2 * lane / limits.fp64_lanes),
-            "tensor": np.asarray(self.tensor_flops / limits.tensor_flop_per_s * 1e9),
+            "tensor": np.asarray(self._tensor_work(limits.tensor_rates) / limits.tensor_flop_per_s * 1e9),
             "xu": np.where(
                 np.isnan(self["xu_active_frac"]), self._queued_functions, self["xu_active_frac"] * self.time
             ),

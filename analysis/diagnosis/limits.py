@@ -12,6 +12,7 @@ import msgspec
 from analysis.hardware.devices import Device, architecture
 
 FILE = Path(__file__).with_name("limits.toml")
+_FORMATS = ("fp8", "int8", "fp4", "tf32", "fp64")
 _OF_ARCHITECTURE = (
     "schedulers", "max_warps", "registers", "fp32_lanes", "fp64_lanes", "xu_lanes", "lsu_requests", "l1_bytes",
     "reserved_shared_bytes",
@@ -48,6 +49,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     l2_latency_cycles: float = float("nan")
     shared_latency_cycles: float = float("nan")
     block_start_cycles: float = float("nan")
+    tensor_rates: Mapping[str, float] = {}
+    """FLOP/s of tensor cores by format, over those of 16 bits; a format without one has that of 16 bits."""
 
     @property
     def unknown(self) -> tuple[str, ...]:
@@ -78,6 +81,7 @@ def find_limits(
     entry = {name: float(own[name]) for name in _OF_ARCHITECTURE if name in own}
     if "l2_bytes_a_cycle" in own:
         entry["l2_bytes"] = own["l2_bytes_a_cycle"] / sms
+    rates = {form: device.rate("fp64_tensor" if form == "fp64" else form) for form in _FORMATS}
     shares = ("dram_read_frac", "dram_copy_frac", "tensor_frac", "dirty_frac")
     entry |= {name: float(value) for name, value in measured.items() if name not in shares}
     return Limits(
@@ -89,6 +93,7 @@ def find_limits(
         sm_clock_hz=fp32 / (2 * own["fp32_lanes"] * (device.sm_count or sms)),
         l2_size_bytes=l2_bytes,
         dirty_bytes=measured["dirty_frac"] * l2_bytes,
+        tensor_rates={form: rate / tensor for form, rate in rates.items() if rate},
         **entry,
     )
 

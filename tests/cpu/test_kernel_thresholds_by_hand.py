@@ -177,7 +177,7 @@ OF_INSTRUCTIONS = (
                (_(floor_fp64=5000, floor_xu=5000, floor_issue=5000, flops_fp64=0, at_wait=0.5), 1000.0))),
     Case(instructions.RULES[6], _(flops_tensor_fp64=91, tensor_flops=100, at_math_pipe_throttle=0.26, closed=True),
          (_(flops_tensor_fp64=90), _(at_math_pipe_throttle=0.25)), (), (_(closed=False), _(flops_tensor_fp64=0)), (),
-         (*gone("l1", "requests"), (_(floor_tensor=4000), 9000.0), (_(floor_issue=4000), 2000.0), (_(floor_l2=4000), 2000.0))),
+         (*gone("l1", "requests"), (_(tensor_flops=4e6), 9000.0), (_(floor_issue=4000), 2000.0), (_(floor_l2=4000), 2000.0))),
     Case(instructions.RULES[7], _(at_mio_throttle=0.81, shared=0, busy_issue=0.124, busy_requests=0.09),
          (_(at_mio_throttle=0.8), _(shared=1), _(busy_issue=0.125), _(busy_requests=0.1), _(flops_fp64=1)), (_(flops_fp64=0),),
          (_(constant_active_frac=0.09),), (_(constant_active_frac=0.1),), ((_(floor_l2=3000), 4000.0), (_(floor_issue=1000), 3000.0))),

@@ -129,7 +129,11 @@ RULES = (
         ("flops_tensor_fp64", "stall_math_pipe_throttle"),
         lambda e: (e["flops_tensor_fp64"] > 0.9 * e.tensor_flops) & (e.waits("math_pipe_throttle") > 0.25),
         lambda e: e.after(
-            tensor=e.floors["tensor"] / TF32, issue=e.floors["issue"] / 4, l2=e.floors["l2"] / 4, l1=0, requests=0
+            tensor=e.tensor_flops / e.limits.tensor_flop_per_s * 1e9 / TF32,
+            issue=e.floors["issue"] / 4,
+            l2=e.floors["l2"] / 4,
+            l1=0,
+            requests=0,
         ),
         0.5,
         "roof",
