@@ -244,6 +244,7 @@ def test_the_committed_report_is_rebuilt_byte_for_byte(rebuilt):
     texts = [path for part in ("tables/*.csv", "report.md", "report.json") for path in sorted(COMMITTED.glob(part))]
     entries = json.loads((COMMITTED / "report.json").read_text())["tables"]
     listed = {entry["file"] for entry in entries if entry["rows"]}  # empty ones are not committed
+    listed.discard("tables/operations.csv")  # nor is the largest, which a report writes again
     assert {str(path.relative_to(COMMITTED)) for path in texts} == listed | {"report.md", "report.json"}
     assert {f"tables/{name}.csv" for name in TABLES} <= {entry["file"] for entry in entries}
     for path in texts:
