@@ -287,7 +287,7 @@ def test_the_script_writes_cells_as_they_stand_without_it(kind: str, opened: Ope
 
 def test_without_a_script_findings_and_tables_remain(opened: Opened, pages: Pages) -> None:
     page = opened(pages("gpt2"), java_script_enabled=False)
-    assert page.locator(".card").count() == 10
+    assert page.locator(".card").count() == 11
     assert page.locator("table[data-table=kernels] tbody tr").count() == 15
     assert not page.locator(".js").first.is_visible()
     assert page.locator("#search").count() == 1

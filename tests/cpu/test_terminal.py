@@ -8,7 +8,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import msgspec
-import pandas as pd
 import pytest
 from rich.cells import cell_len
 
@@ -51,10 +50,8 @@ def made(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def gpt2():
-    """The committed report and its tables; empty ones are not committed."""
-    report = msgspec.json.decode((COMMITTED / "report.json").read_bytes(), type=Report)
-    blank = {one.name: pd.DataFrame(columns=[column.name for column in one.columns]) for one in report.tables}
-    return report, blank | {one.name: pd.read_csv(COMMITTED / one.file) for one in report.tables if one.rows}
+    built = pipeline.analyse(load([COMMITTED]), DECLARED)
+    return built.report, built.tables
 
 
 def printed(renderable, width):
