@@ -37,10 +37,11 @@ def planned(view: View, pointwise: Bools) -> list[Chain]:
     rows = plan[plan["gain_ns"].notna() & plan["now_time_ns"].notna() & (plan["scope"] != "epilogue")]
     rows = rows[rows["range"].str.split(" + ", regex=False).map(lambda own: bool(ranges & set(own))).astype(bool)]
     rows = rows.sort_values("gain_ns", ascending=False).head(MOST)
+    kind = view.each(lambda name: kind_of_kernel(symbols.key(name)), object)
     taken, found = np.zeros(len(view.names), bool), dict[int, Chain]()
     for at in sorted(range(len(rows)), key=lambda at: -len(_kinds(rows.iloc[at]))):
         row = rows.iloc[at]
-        runs = _runs(view, row, taken)
+        runs = _runs(view, row, kind, taken)
         inside = np.zeros(len(view.names), bool)
         for one in runs:
             inside[one] = True
@@ -55,10 +56,9 @@ def _kinds(row: pd.Series) -> list[str]:
     return str(row["kernels"]).split(" > ")
 
 
-def _runs(view: View, row: pd.Series, taken: Bools) -> list[np.ndarray]:
+def _runs(view: View, row: pd.Series, kind: np.ndarray, taken: Bools) -> list[np.ndarray]:
     """Return the runs of a chain in its ranges: its kinds of kernels in order, else all neighbours of its kinds."""
     kinds, ranges = _kinds(row), str(row["range"]).split(" + ")
-    kind = np.array([kind_of_kernel(symbols.key(name)) for name in view.names], object)
     there = np.isin(view.paths, [*ranges, ""] if UNATTRIBUTED in ranges else ranges)
     runs = changes.neighbours(view.graph, np.isin(kind, kinds) & there & ~taken)
     size, exact = len(kinds), list[np.ndarray]()

@@ -274,7 +274,7 @@ def _spelled_out(view: View, runs: list[np.ndarray]) -> tuple[str, str]:
     """Return the operation of PyTorch that most of these runs spell out, by time, and its call; ('', '') if none."""
     if view.library != "pytorch":
         return "", ""
-    kinds, spent = of_each(view.names, kind_of_kernel, object), Counter[tuple[str, str]]()
+    kinds, spent = view.each(kind_of_kernel, object), Counter[tuple[str, str]]()
     for rows in runs:
         spent[spelled_out(kinds[rows])] += round(view.graph.o_duration[rows].sum())
     most, time = spent.most_common(1)[0]
