@@ -42,9 +42,7 @@ def planned(view: View, pointwise: Bools) -> list[Chain]:
     for at in sorted(range(len(rows)), key=lambda at: -len(_kinds(rows.iloc[at]))):
         row = rows.iloc[at]
         runs = _runs(view, row, kind, taken)
-        inside = np.zeros(len(view.names), bool)
-        for one in runs:
-            inside[one] = True
+        inside = view.inside(runs)
         time = view.time(inside)
         if view.share(time) >= LEAST and view.time(inside & pointwise) <= 0.5 * time:
             taken |= inside

@@ -1062,7 +1062,7 @@ def test_what_runs_between_the_first_steps_is_no_pause() -> None:
 )  # fmt: skip
 def test_xla_fuses_nothing_between_calls_of_single_operations(names: list[str], fused: bool) -> None:
     """A compiled function numbers its kernels of one name."""
-    runs, _ = kernels.pointwise_runs(view(graph([{}] * 2, [{"name": name, "ns": 1e5} for name in names])))
+    runs = kernels.pointwise_runs(view(graph([{}] * 2, [{"name": name, "ns": 1e5} for name in names])))
     assert bool(runs) is fused
 
 

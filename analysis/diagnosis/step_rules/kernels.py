@@ -203,9 +203,7 @@ def _beside_ns(view: View, casts: Bools) -> float:
     """Return the time of these conversions and of what works element by element, or copies, right beside them."""
     near = casts | pointwise(view) | (view.kernels & view.named(_COPY))
     found = [rows for rows in changes.neighbours(view.graph, near) if casts[rows].any()]
-    inside = casts.copy()
-    inside[np.concatenate([np.zeros(0, np.int64), *found])] = True
-    return view.time(inside)
+    return view.time(casts | view.inside(found))
 
 
 def _layout(view: View, others: Bools) -> Iterator[Proposal]:
@@ -237,10 +235,10 @@ def _layout(view: View, others: Bools) -> Iterator[Proposal]:
 
 
 def _fuse(view: View, casts: Bools, autocast: Bools) -> Iterator[Proposal]:
-    runs, inside = pointwise_runs(view, autocast)
-    for chain in planned(view, pointwise_runs(view)[1]):  # what a chain of the plan has is fused there
+    runs = pointwise_runs(view, autocast)
+    for chain in planned(view, view.inside(pointwise_runs(view))):  # what a chain of the plan has is fused there
         runs = [rows for rows in runs if not chain.inside[rows].any()]
-    inside = np.isin(np.arange(len(inside)), np.concatenate([np.zeros(0, np.int64), *runs]))
+    inside = view.inside(runs)
     time = view.time(inside)
     if not runs or view.share(time) < LEAST:
         return
@@ -330,14 +328,10 @@ def bridged_runs(view: View, inside: Bools, apart: Bools) -> list[np.ndarray]:
     return [rows for rows in runs if inside[rows].any()]
 
 
-def pointwise_runs(view: View, more: Bools | None = None) -> tuple[list[np.ndarray], Bools]:
-    """Return the runs of kernels that work element by element and follow each other, and which operations they have."""
+def pointwise_runs(view: View, more: Bools | None = None) -> list[np.ndarray]:
+    """Return the runs of kernels that work element by element and follow each other."""
     runs = changes.neighbours(view.graph, pointwise(view) if more is None else pointwise(view) | more)
-    runs = [rows for rows in runs if not _compiled_loop(view.names[rows])]
-    inside = np.zeros(len(view.names), bool)
-    for rows in runs:
-        inside[rows] = True
-    return runs, inside
+    return [rows for rows in runs if not _compiled_loop(view.names[rows])]
 
 
 def _compiled_loop(names: np.ndarray) -> bool:
@@ -378,20 +372,17 @@ def _small_grids(view: View) -> Iterator[Proposal]:
     if view.share(time) < LEAST:
         return
     turns = [rows for rows in changes.neighbours(graph, few) if graph.o_fill[rows].sum() <= 1]
-    several = np.zeros(len(few), bool)
-    for rows in turns:
-        several[rows] = True
     count = view.of_step(np.count_nonzero(few))
     name = symbols.short(view.most(few))
     longest = view.of_step(sum(graph.o_duration[rows].max() for rows in turns))
     alone = view.step.phase.launches > 1 and longest > JOB * time  # too little can run beside so long a kernel
-    if view.time(several) > 0.8 * time and len(turns) and not alone:
+    if view.time(view.inside(turns)) > 0.8 * time and len(turns) and not alone:
 
         def beside(base: Graph, share: float) -> Graph:
             for rows in turns:
                 whole, longest = float(base.o_duration[rows].sum()), float(base.o_duration[rows].max())
                 base = changes.scale(
-                    base, _only(rows, len(few)), (longest + (1 - share) * (whole - longest) * 0.25) / max(whole, 1.0)
+                    base, view.inside([rows]), (longest + (1 - share) * (whole - longest) * 0.25) / max(whole, 1.0)
                 )
             return base
 
@@ -421,9 +412,3 @@ def _small_grids(view: View) -> Iterator[Proposal]:
 
 def _blocks(grid: str) -> int:
     return math.prod(int(part) for part in grid.split("x") if part.isdigit())
-
-
-def _only(rows: np.ndarray, count: int) -> Bools:
-    chosen = np.zeros(count, bool)
-    chosen[rows] = True
-    return chosen

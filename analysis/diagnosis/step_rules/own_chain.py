@@ -40,9 +40,7 @@ def propose(view: View) -> Iterator[Proposal]:
     if view.library == "jax" or view.named(_TIMED).any():
         return  # a compiler chose what it fuses
     runs = chains(view)
-    inside = np.zeros(len(view.names), bool)
-    for rows in runs:
-        inside[rows] = True
+    inside = view.inside(runs)
     time, count = view.time(inside), view.of_step(np.count_nonzero(inside))
     if view.share(time) < LEAST:
         return

@@ -17,7 +17,7 @@ SLOWER = 1.6  # times the bound: of built kernels, few take longer
 
 def propose(view: View) -> Iterator[Proposal]:
     """Propose one kernel for each chain of the plan."""
-    for chain in planned(view, pointwise_runs(view)[1]):
+    for chain in planned(view, view.inside(pointwise_runs(view))):
         row, time = chain.row, view.time(chain.inside)
         factor = min(float(row["bound_time_ns"]) / max(float(row["now_time_ns"]), 1.0), 1.0)
 

@@ -130,6 +130,12 @@ class View:
     def graph(self) -> Graph:
         return self.step.told
 
+    def inside(self, runs: Sequence[npt.NDArray[np.int64]]) -> Bools:
+        """Return which operations these runs have."""
+        found = np.zeros(len(self.names), bool)
+        found[np.concatenate([np.zeros(0, np.int64), *runs])] = True
+        return found
+
     def taken(self, runs: Sequence[npt.NDArray[np.int64]]) -> float | None:
         """Return the time of one step from the first to the last operation of each run, ns, which is all they can save.
 
