@@ -9,9 +9,12 @@ _FIRST_NS, _LAST_NS = 1_167_609_600_000_000_000, 4_102_444_800_000_000_000  # 20
 
 
 def count_of(number: float, one: str, many: str = "") -> str:
-    """Return `1 kernel`, `2 launches`: a whole number and its noun; `many` if the plural is not `one` with (e)s."""
-    more = many or one + ("es" if one.endswith("ch") else "s")
-    return f"{number:.0f} {one if round(number) == 1 else more}"
+    """Return `1 kernel`, `2 launches`: a whole number and its noun; `many` if the plural is not `one` with (e)s.
+
+    A mean of less than one, such as that of ranks of which one has it, is one.
+    """
+    whole = round(number) or int(number > 0)
+    return f"{whole} {one if whole == 1 else many or one + ('es' if one.endswith('ch') else 's')}"
 
 
 def begin(said: str) -> str:

@@ -59,7 +59,7 @@ def _again(
 
     yield Proposal(
         kind=kind, about=names[0], title=title,
-        sentence=f"{count_of(round(count), 'call')} a step {does}, for {duration(time)}: {', '.join(names[:3])}."
+        sentence=f"{count_of(count, 'call')} a step {does}, for {duration(time)}: {', '.join(names[:3])}."
         + (" The waits last on after the GPU is done, as where a pool gives its memory back." if trims.any() else ""),
         change=change, count=count, time_ns=time, wrong_if=wrong_if,
         do=_KEEPS if trims.any() else _PLANS if plans else "",

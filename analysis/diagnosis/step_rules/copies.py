@@ -46,7 +46,7 @@ def _sets(view: View) -> Iterator[Proposal]:
     rate = f", {size / time:,.0f} GB/s" if size else ""
     yield Proposal(
         kind="redundant_copy", about="sets of memory", title="Set less memory",
-        sentence=f"{count_of(round(count), 'set of memory a step takes', 'sets of memory a step take')} "
+        sentence=f"{count_of(count, 'set of memory a step takes', 'sets of memory a step take')} "
         f"{duration(time)}{rate}.",
         change=lambda base, share: changes.drop(base, sets, share=share), count=count, time_ns=time, bytes=size,
         wrong_if="a kernel that adds to this memory needs it cleared",
@@ -73,8 +73,7 @@ def _repeated(view: View, up: Bools) -> Proposal:
         about="copies to the GPU",
         title="Upload what stays the same once",
         sentence=(
-            f"Each step uploads the same {count_of(round(count), 'copy', 'copies')}, "
-            f"{size_of(size)} in {duration(time)}."
+            f"Each step uploads the same {count_of(count, 'copy', 'copies')}, {size_of(size)} in {duration(time)}."
         ),
         change=lambda base, share: changes.drop(base, up),
         count=count,
@@ -95,7 +94,7 @@ def _small(view: View, ops: Bools, way: str) -> Iterator[Proposal]:
         about=f"small copies {way}",
         title="Pack small copies into one",
         sentence=(
-            f"{count_of(round(count), 'copy of at most 64 KB a step moves', 'copies of at most 64 KB a step move')} "
+            f"{count_of(count, 'copy of at most 64 KB a step moves', 'copies of at most 64 KB a step move')} "
             f"{size_of(view.of_step(view.bytes[small].sum()))} in {duration(time)}; each pays for a call of its own."
         ),
         change=lambda base, share: changes.remove_waits(
@@ -128,7 +127,7 @@ def _pageable(view: View, ops: Bools, way: str) -> Iterator[Proposal]:
         kind="pageable_copy", about=f"copies {way}", title=f"Copy {way} from pinned memory" if "GPU" in way
         else f"Copy {way} into pinned memory",
         sentence=(
-            f"{count_of(round(count), f'copy a step {way} uses', f'copies a step {way} use')} pageable memory: "
+            f"{count_of(count, f'copy a step {way} uses', f'copies a step {way} use')} pageable memory: "
             f"{size_of(size)} in {duration(time)}, {rate / 1e9:,.1f} GB/s, and the host waits."
         ),
         change=change, count=count, time_ns=time, bytes=size, wrong_if="the memory is pinned already",
@@ -143,7 +142,7 @@ def _staged(view: View, up: Bools) -> Iterator[Proposal]:
     yield Proposal(
         kind="pageable_copy", about="staged copies to the GPU", title="Upload from pinned memory, or once",
         sentence=(
-            f"Before {count_of(round(count), 'upload')} a step, the host works for {duration(time)}, about as long as "
+            f"Before {count_of(count, 'upload')} a step, the host works for {duration(time)}, about as long as "
             f"a copy of {size_of(size)} into pinned memory takes."
         ),
         change=lambda base, share: changes.host(base, 0.0, np.where(view.staging > 0, base.c_gap, 0.0)),
@@ -161,8 +160,7 @@ def _exposed(view: View, ops: Bools) -> Iterator[Proposal]:
         kind="copies_not_overlapped",
         about="copies of pinned memory",
         title="Copy beside the kernels",
-        sentence=f"{count_of(round(count), 'copy a step moves', 'copies a step move')} {size_of(size)} in "
-        f"{duration(time)}.",
+        sentence=f"{count_of(count, 'copy a step moves', 'copies a step move')} {size_of(size)} in {duration(time)}.",
         change=lambda base, share: changes.overlap_copies(base, pinned),
         count=count,
         time_ns=time,
@@ -179,7 +177,7 @@ def _bound(view: View, ops: Bools, way: str) -> Iterator[Proposal]:
     count = view.of_step(np.count_nonzero(ops))
     yield Proposal(
         kind="copy_bound", about=f"bytes {way}", title=f"Copy fewer bytes {way}",
-        sentence=f"{count_of(round(count), f'copy a step {way} takes', f'copies a step {way} take')} {duration(time)} "
+        sentence=f"{count_of(count, f'copy a step {way} takes', f'copies a step {way} take')} {duration(time)} "
         f"for {size_of(size)}, as fast as the link. The saving is that of half the bytes, or of an eighth.",
         change=lambda base, share: changes.scale(base, ops, HALF), count=count, time_ns=time, bytes=size, lossy=True,
         best_ns=(1 - EIGHTH) * min(time, view.step.told_ns),

@@ -36,7 +36,7 @@ def propose(view: View) -> Iterator[Proposal]:
         name, count, kind = symbols.short(str(kernel)), view.of_step(np.count_nonzero(ops)), str(row["defect"])
         yield Proposal(
             kind=kind, about=name, title=f"Make {name} faster",
-            sentence=f"{count_of(round(count), 'launch a step takes', 'launches a step take')} {duration(time)}. "
+            sentence=f"{count_of(count, 'launch a step takes', 'launches a step take')} {duration(time)}. "
             f"{kinds()[kind]['what']}",
             change=faster, count=count, time_ns=time, wrong_if=wrong_if.get(kind, ""),
             sure=Confidence.LIKELY if float(row["sure_frac"]) >= 0.7 else Confidence.UNSURE,

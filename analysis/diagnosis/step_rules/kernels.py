@@ -14,7 +14,7 @@ from analysis.diagnosis.step_rules.launches import jitted
 from analysis.diagnosis.step_rules.view import FEW, Proposal, View, of_each
 from analysis.diagnosis.vocabulary import begun, do
 from analysis.formats import symbols
-from analysis.formats.words import count_of, duration
+from analysis.formats.words import count_of, duration, share
 from analysis.fusion.opmap import ELEMENTWISE, MATRIX, kind_of_kernel
 from analysis.fusion.plan import spelled_out
 from analysis.hardware.devices import has_fp64, has_tf32
@@ -120,7 +120,7 @@ def _precision(view: View) -> Iterator[Proposal]:
 
         yield Proposal(
             kind=kind, about=symbols.short(view.most(wide)),
-            title=title.format(count_of(round(count), what)),
+            title=title.format(count_of(count, what)),
             sentence=f"{said} take {duration(time)} of each step.", change=narrow,
             count=count, time_ns=time, lossy=True, wrong_if=f"the results need the precision of {needs}",
             do=f"{do('precision', by)}." if by else "",
@@ -190,7 +190,7 @@ def _casts(view: View, casts: Bools) -> Iterator[Proposal]:
     yield Proposal(
         kind="repeated_casts", about=symbols.short(view.most(casts)), title="Convert the tensor once",
         sentence=(
-            f"{count_of(round(count), 'kernel a step converts', 'kernels a step convert')} tensors of one shape to "
+            f"{count_of(count, 'kernel a step converts', 'kernels a step convert')} tensors of one shape to "
             f"another type, for {duration(time)}."
         ),
         change=lambda base, share: changes.drop(base, again, share=share), count=count, time_ns=time,
@@ -226,7 +226,7 @@ def _layout(view: View, others: Bools) -> Iterator[Proposal]:
 
         yield Proposal(
             kind=kind, about=symbols.short(view.most(moved)), title=title,
-            sentence=f"{count_of(round(count), f'operation a step only {one}', f'operations a step only {many}')}, "
+            sentence=f"{count_of(count, f'operation a step only {one}', f'operations a step only {many}')}, "
             f"for {duration(time)}.",
             change=change, count=count, time_ns=time, wrong_if="what follows needs the other layout or a second copy",
             do=_APPEND if view.time(appended) > time / 2 else "",
@@ -257,9 +257,9 @@ def _fuse(view: View, casts: Bools, autocast: Bools) -> Iterator[Proposal]:
     few = round(view.of_step(len(runs))) or 1
     yield Proposal(
         kind="fuse", about=symbols.short(view.most(inside)),
-        title=f"Fuse {name and name + ': '}{count_of(round(count), 'kernel')} into {few}",
+        title=f"Fuse {name and name + ': '}{count_of(count, 'kernel')} into {few}",
         sentence=(
-            f"{count_of(round(count), 'kernel')} that work element by element follow each other and take "
+            f"{count_of(count, 'kernel')} that work element by element follow each other and take "
             f"{duration(time)} of each step; each reads what the one before wrote."
         ),
         change=fused, most_ns=None if autocast.any() else view.taken(wider),
@@ -387,9 +387,9 @@ def _small_grids(view: View) -> Iterator[Proposal]:
             return base
 
         yield Proposal(
-            kind="serial_streams", about=name, title=f"Run {count_of(round(count), 'small kernel')} beside each other",
+            kind="serial_streams", about=name, title=f"Run {count_of(count, 'small kernel')} beside each other",
             sentence=(
-                f"{count_of(round(count), 'kernel')} a step fill at most {FILL:.0%} of the GPU each, and run one after "
+                f"{count_of(count, 'kernel')} a step fill at most {FILL:.0%} of the GPU each, and run one after "
                 f"another for {duration(time)}."
             ),
             change=beside, count=count, time_ns=time, wrong_if="each kernel needs the result of the one before",
@@ -402,7 +402,7 @@ def _small_grids(view: View) -> Iterator[Proposal]:
     yield Proposal(
         kind="small_grid", about=name, title=f"Spread {name} over the whole GPU",
         sentence=(
-            f"{count_of(round(count), 'launch a step fills', 'launches a step fill')} {graph.o_fill[few].mean():.0%} "
+            f"{count_of(count, 'launch a step fills', 'launches a step fill')} {share(graph.o_fill[few].mean())} "
             f"of the GPU on average, for {duration(time)}."
         ),
         change=lambda base, share: changes.scale(base, few, 0.5) if share < 0.5 else changes.split(base, few),

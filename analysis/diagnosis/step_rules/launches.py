@@ -53,7 +53,7 @@ def propose(view: View) -> Iterator[Proposal]:
         title="Launch the step as one CUDA graph" if view.graphed <= GRAPHED else "Make one jitted call of many",
         sentence=(
             f"{'The host' if view.ranks == 1 else 'Each process'} needs {duration(own)} to launch "
-            f"{count_of(round(launches), 'operation')}, "
+            f"{count_of(launches, 'operation')}, "
             + (f"and the GPU works for {busy}." if view.ranks == 1 else f"and its kernels take {busy}.")
         ),
         change=jitted(view) if view.library == "jax" else captured,

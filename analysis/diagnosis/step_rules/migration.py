@@ -48,7 +48,7 @@ def propose(view: View) -> Iterator[Proposal]:
     yield Proposal(
         kind="migration", about="unified memory", title="Prefetch unified memory",
         sentence=(
-            f"{count_of(round(count), 'migration of unified memory moves', 'migrations of unified memory move')} "
+            f"{count_of(count, 'migration of unified memory moves', 'migrations of unified memory move')} "
             f"{size_of(size)} in {duration(time)}{waits}."
         ),
         change=prefetched, count=count, time_ns=time, bytes=size, wrong_if="each step touches other pages",

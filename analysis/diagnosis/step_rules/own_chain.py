@@ -46,9 +46,9 @@ def propose(view: View) -> Iterator[Proposal]:
         return
     yield Proposal(
         kind="fuse", about=symbols.short(view.most(inside)),
-        title=f"Fuse {count_of(round(count), 'kernel')} into {round(view.of_step(len(runs))) or 1}",
+        title=f"Fuse {count_of(count, 'kernel')} into {round(view.of_step(len(runs))) or 1}",
         sentence=(
-            f"{count_of(round(count), 'kernel')} of one grid follow each other and take {duration(time)} of each step; "
+            f"{count_of(count, 'kernel')} of one grid follow each other and take {duration(time)} of each step; "
             "each likely reads what the one before wrote."
         ),
         change=lambda base, share: one_kernel_of_each(base, runs, share), most_ns=view.taken(runs),

@@ -39,7 +39,7 @@ def propose(view: View) -> Iterator[Proposal]:
         yield Proposal(
             kind="fuse", about=f"{row['pattern']} in {inner}", title=f"Fuse {row['pattern']} in {inner}",
             sentence=(
-                f"{count_of(round(count), 'launch a step takes', 'launches a step take')} {duration(time)}. One kernel "
+                f"{count_of(count, 'launch a step takes', 'launches a step take')} {duration(time)}. One kernel "
                 f"for each chain needs at least {least}, and {fewer}."
             ),
             do="torch.compile the function, or a fused kernel" if view.library == "pytorch" else "",

@@ -99,7 +99,7 @@ def _exposed(view: View, talks: Bools, places: IntArray) -> Iterator[Proposal]:
         waited = " How much of it waits for another rank is not known."
     yield Proposal(
         kind="exposed_communication", about="collectives", title="Communicate beside the kernels",
-        sentence=f"{count_of(round(count), 'collective')} a step {'takes' if round(count) == 1 else 'take'} "
+        sentence=f"{count_of(count, 'collective')} a step {'takes' if round(count) == 1 else 'take'} "
         f"{duration(time)} of {name}; no kernel computes during {duration(bare)} of that.{waited} At most "
         f"{duration(min(bare - waiting, room))} fits beside kernels that compute while nothing communicates.",
         change=beside, count=count, time_ns=time,
