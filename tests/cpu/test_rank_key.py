@@ -50,7 +50,8 @@ def test_a_window_is_cut_packed_and_read_as_before(key: Any, tmp_path: Path) -> 
     (tmp_path / "cut").mkdir()
     assert run.cut_all(whole, tmp_path / "cut") == 0
     cut = tmp_path / "cut" / "tp4_30us.0.sqlite"
-    score.pack.write_export(score.pack.text_of(cut), tmp_path / "again.sqlite")
+    score.pack.write({"one": score.pack.read(cut)}, tmp_path / "packed")
+    score.pack.write_export(score.pack.exports(tmp_path / "packed")["one"], tmp_path / "again.sqlite")
     calls = [Facts(load([path])).collective_calls for path in (cut, tmp_path / "again.sqlite")]
     pd.testing.assert_frame_equal(*calls, check_exact=False, rtol=0, atol=2 * score.pack.TICK_NS)
     assert calls[0]["bytes"].notna().all()
