@@ -34,6 +34,13 @@ static T* device(size_t count) {
   return data;
 }
 
+inline std::vector<float> home(const float* data, size_t count) {
+  std::vector<float> found(count);
+  CHECK(cudaDeviceSynchronize());
+  CHECK(cudaMemcpy(found.data(), data, count * sizeof(float), cudaMemcpyDeviceToHost));
+  return found;
+}
+
 template <class Program>
 double run(Program& program, int& done, int count) {
   double started = now();
