@@ -7,7 +7,8 @@
 #   -n               print the exact command, run nothing
 #   --window WINDOW  profiler: between cudaProfilerStart and cudaProfilerStop (default); all: the whole program
 #   --graphs WHAT    record CUDA graphs kernel by kernel (node, default), or each launch as a whole (graph), which slows the program less
-#   --sample-hz N    sample the counters of all GPUs so often while the program runs (default 0: never; 10000 loses none)
+#   --sample-hz N    sample the counters of all GPUs so often while the program runs (default 0: never; 10000 loses none). From
+#                    5000 on, DRAM traffic is sampled in bytes where nsys allows it, by a set of counters in DIR/raw
 #   --out DIR        run folder: DIR/raw/timeline.nsys-rep and DIR/captures/nsys.json (default: runs/<time>-capture)
 #   --exactly        the options are those of `nsys profile`, as harness/profile/argv.py builds them
 #
@@ -32,9 +33,26 @@ if [[ -z $nsys ]]; then
   exit 127
 fi
 command[0]=$(nsys_with_host "$nsys")
-rm -rf "$stem".{nsys-rep,qdstrm,sqlite} "$out/captures/nsys" # an earlier capture and its exports
-show "${command[@]}"
-code=0 started=$SECONDS
-"${command[@]}" 2>&1 | tee "$out/raw/nsys.log" || code=${PIPESTATUS[0]}
-import_qdstrm "$nsys" "$stem" 2>&1 | tee -a "$out/raw/nsys.log" || true
-status --version "$("$nsys" --version 2>&1)" --exit-code "$code" --seconds $((SECONDS - started)) --log "$out/raw/nsys.log" --report "$stem.nsys-rep" -- "${command[@]}"
+log=$out/raw/nsys.log started=$SECONDS
+capture() {
+  rm -rf "$stem".{nsys-rep,qdstrm,sqlite} "$out/captures/nsys" # an earlier capture and its exports
+  show "${command[@]}"
+  code=0
+  "${command[@]}" 2>&1 | tee "$log" || code=${PIPESTATUS[0]}
+  import_qdstrm "$nsys" "$stem" 2>&1 | tee -a "$log" || true
+}
+with_bytes='' own_set=("${command[@]}")
+rm -f "$out"/raw/*-bytes.config
+if [[ " ${options[*]} " =~ ' --gpu-metrics-frequency='([0-9]+)' ' && " ${options[*]} " != *' --gpu-metrics-set='* ]]; then
+  rate=${BASH_REMATCH[1]} cc=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | sort -u) || cc=''
+  { with_bytes=$(ours harness.profile.sample_set "$nsys" "$out/raw" "$cc" "$rate" 2>&3) || with_bytes=''; } 3>&1
+fi
+if [[ -n $with_bytes ]]; then command=("${command[@]:0:2}" "$with_bytes" "${command[@]:2}"); fi
+capture
+if [[ -n $with_bytes ]] && { grep -q TargetProfilingFailed "$log" || { [[ ! -s $stem.nsys-rep ]] && grep -q -e --gpu-metrics-set "$log"; }; }; then
+  echo "nsys cannot sample DRAM traffic in bytes here: once more, in whole percents of the peak." >&2
+  rm -f "$out"/raw/*-bytes.config
+  command=("${own_set[@]}")
+  capture
+fi
+status --version "$("$nsys" --version 2>&1)" --exit-code "$code" --seconds $((SECONDS - started)) --log "$log" --report "$stem.nsys-rep" -- "${command[@]}"

@@ -76,6 +76,7 @@ esac
 FAKE_SMI = """#!/usr/bin/env bash
 case "$*" in
 *name,compute_cap*) echo "NVIDIA H200, 9.0" ;;
+*compute_cap*) echo 9.0 ;;
 *driver_version*) echo 580.159.04 ;;
 *) echo "GPU 0: NVIDIA H200" ;;
 esac

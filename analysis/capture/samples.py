@@ -29,8 +29,8 @@ _AGAIN = "capture again with `nsys profile --gpu-metrics-devices=all`"
 def of_export(file: Tables | FolderTables, where: str) -> tuple[pd.DataFrame | None, list[Missing]]:
     """Return the samples of an export, one row for each GPU and time, and what is missing of them.
 
-    Columns: gpu (its CUDA number where the export tells it), time_ns, and the columns of sampled.toml as fractions or
-    Hz, NaN where a GPU lacks the metric. None if the export has no samples.
+    Columns: gpu (its CUDA number where the export tells it), time_ns, and the columns of sampled.toml as fractions,
+    bytes or Hz, NaN where a GPU lacks the metric. None if the export has no samples.
 
     Raises:
         InputError: the file is damaged.

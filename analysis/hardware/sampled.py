@@ -17,16 +17,12 @@ class Sampled:
     pattern: re.Pattern[str]
     meaning: str
 
-    @property
-    def unit(self) -> str:
-        return "Hz" if self.name.endswith("_hz") else "0-1"
-
 
 @functools.cache
 def quantities() -> tuple[Sampled, ...]:
     """Return every column of sampled.toml, in its order."""
     listed = tomllib.loads(Path(__file__).with_name("sampled.toml").read_text(encoding="utf-8"))
-    unit = {"MHz": r"\[?MHz\]?", "%": r"\[?(Throughput )?%\]?"}
+    unit = {"MHz": r"\[?MHz\]?", "%": r"\[?(Throughput )?%\]?", "Bytes": r"\[?Bytes\]?"}
     return tuple(
         Sampled(
             name,

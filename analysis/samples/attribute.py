@@ -9,7 +9,6 @@ import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
 from analysis.samples.fit import (
-    FAINT,
     FAINT_MOST,
     ROUNDING,
     SIDES,
@@ -20,6 +19,7 @@ from analysis.samples.fit import (
     Part,
     find_clock,
     fit,
+    is_faint,
     refine_clock,
 )
 from analysis.samples.neighbours import Figure, Ran, figure, join, known, transitions
@@ -45,7 +45,11 @@ def _one_thread() -> threadpool_limits:
 
 @dataclass(frozen=True)
 class Attributed:
-    """The samples of one GPU and its launches. `values`: each metric's samples, shares of its peak or Hz."""
+    """The samples of one GPU and its launches.
+
+    `values`: each metric's samples, shares of its peak or Hz. `counted`: metrics that nsys counted in bytes; it prints
+    whole percents of all others.
+    """
 
     gpu: int
     samples: Samples
@@ -53,6 +57,7 @@ class Attributed:
     launches: Launches
     clock: Clock
     jumped: bool
+    counted: frozenset[str] = frozenset()
 
     @cached_property
     def shares(self) -> Floats:
@@ -106,7 +111,7 @@ class Attributed:
             else:
                 design = self._design(metric)
                 with _one_thread():
-                    self._fits[metric] = fit(design, values[rows])
+                    self._fits[metric] = fit(design, values[rows], counted=metric in self.counted)
         return self._fits[metric]
 
     @cached_property
@@ -119,13 +124,17 @@ class Attributed:
         """Return whether the figures of some groups together are known."""
         return known(one for name in UNITS if (one := self.figure(name, groups)) is not None)
 
+    def faint(self, metric: str) -> npt.NDArray[np.bool_]:
+        """Return for which samples nsys prints 1 %, which may be less."""
+        return is_faint(self.values[metric]) & (metric not in self.counted)
+
     def filled(self, metric: str) -> Floats:
         """Return a metric's samples, with what the fit expects where nsys prints 1 %, and nothing where nothing ran."""
         found = self.fit_of(metric) if metric.endswith("_frac") else None
         if found is None:
             return self.values[metric]
         values = self.values[metric].copy()
-        values[(self.shares <= 0) & (np.abs(values - FAINT) < FAINT / 10)] = 0.0
+        values[(self.shares <= 0) & self.faint(metric)] = 0.0
         values[self.shares > 0] = found.values
         return values
 
@@ -149,8 +158,8 @@ class Attributed:
 
         Shape: (stretches,) ns → (stretches,), in ns of the peak.
         """
-        values, filled = self.values[metric], self.filled(metric)
-        faint = np.where(np.abs(values - FAINT) < FAINT / 10, np.maximum(filled, FAINT_MOST - filled), 0.0)
+        filled = self.filled(metric)
+        faint = np.where(self.faint(metric), np.maximum(filled, FAINT_MOST - filled), 0.0)
         return np.asarray(self._inside(start, end).T @ faint).ravel() * self.samples.period
 
     def _inside(self, start: Floats, end: Floats):  # type: ignore[no-untyped-def]  # scipy has no types
@@ -180,16 +189,22 @@ def of_repeats(amounts: Floats) -> tuple[float, float]:
     return float(amounts.mean()), SIDES * float(amounts.std(ddof=1)) / np.sqrt(len(amounts))
 
 
-def attribute(gpu: int, samples: Samples, values: Mapping[str, Floats], launches: Launches) -> Attributed:
+def attribute(
+    gpu: int,
+    samples: Samples,
+    values: Mapping[str, Floats],
+    launches: Launches,
+    counted: frozenset[str] = frozenset(),
+) -> Attributed:
     """Return the samples of a GPU, attributed to its launches, with the clock that fits both best."""
     telling = [name for name in _CLOCKED_BY if name in values and not np.isnan(values[name]).any()]
     metric = next((name for name in telling if float(values[name].std()) > ROUNDING), "")
     parts = _parts(samples, launches, values[metric]) if metric else []
     if not parts:
-        return Attributed(gpu, samples, values, launches, Clock(0.0, UNKNOWN_CLOCK), False)
+        return Attributed(gpu, samples, values, launches, Clock(0.0, UNKNOWN_CLOCK), False, counted)
     with _one_thread():
         clock, jumps = find_clock(parts)
-    return Attributed(gpu, samples, values, launches, clock, jumps)
+    return Attributed(gpu, samples, values, launches, clock, jumps, counted)
 
 
 def _parts(samples: Samples, launches: Launches, values: Floats) -> list[Part]:

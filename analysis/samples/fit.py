@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 import scipy  # its modules load at their first use: most captures hold no samples
 
 from analysis.samples.overlap import Floats, Launches, Pieces, Samples, cut, overlap
@@ -22,6 +23,7 @@ SIDES = 1.96  # standard errors of a 95 % interval
 # What a rate, a share of its peak, may be before any sample: it bounds directions that the samples leave open.
 PRIOR = 0.5
 ROUNDING = 0.01 / np.sqrt(12)  # nsys stores whole percents
+EXACT = 1e-5  # the same of counted bytes: a sample of 100 µs holds whole sectors
 FAINT, FAINT_MOST = 0.01, 0.015  # what nsys prints for anything above 0 and below the second
 # How far the rate of a piece lies from that of its group, before any sample: of the group's rate, and of the peak.
 SPREAD, LEAST_SPREAD = 0.5, 0.02
@@ -98,17 +100,22 @@ class Design:
         return np.asarray(rates, dtype=np.float64)
 
 
-def fit(design: Design, values: Floats) -> Fit:
+def is_faint(values: Floats) -> npt.NDArray[np.bool_]:
+    """Return which samples in whole percents say 1 %."""
+    return np.asarray(np.abs(values - FAINT) < FAINT / 10)
+
+
+def fit(design: Design, values: Floats, *, counted: bool = False) -> Fit:
     """Return the rates of groups that explain the samples best, none below 0.
 
     nsys prints 1 % for all between 0 and 1.5 % (a kernel that writes 0.03 % of the peak has no other sample). There,
-    the fit's own expectation takes the place of the sample, within that range. Residuals of near samples correlate, and
-    their size differs: the covariance allows for both (Newey and West 1987).
+    the fit's own expectation takes the place of the sample, within that range; not where nsys `counted` bytes.
+    Residuals of near samples correlate, and their size differs: the covariance allows for both (Newey and West 1987).
 
     Shape: `values` (samples,), shares of the metric's peak.
     """
     shares, products = design.shares, design.products
-    faint = np.abs(values - FAINT) < FAINT / 10
+    faint, rounding = is_faint(values) & (not counted), EXACT if counted else ROUNDING
     filled = np.where(faint, FAINT_MOST / 2, values)
     variance, rate = FIRST_VARIANCE, np.full(design.mean.shape[0], FIRST_RATE)
     for _ in range(_ROUNDS):  # the rates tell how far pieces may lie apart, and the residuals how much that counts
@@ -119,19 +126,19 @@ def fit(design: Design, values: Floats) -> Fit:
         residual = filled - expected
         free = float(np.trace(np.linalg.solve(products + spread + np.eye(len(products)) * 1e-9, products)))
         seen = max(float((~faint).sum()) - free, 1.0)
-        variance = max(float(residual[~faint] @ residual[~faint]) / seen, ROUNDING**2)
+        variance = max(float(residual[~faint] @ residual[~faint]) / seen, rounding**2)
     # All faint samples together say as much of each piece as one: they only bound it.
     little = min(len(products) * variance / (FAINT_MOST**2 / 12) / max(int(faint.sum()), 1), 1.0)
     vague = (shares[faint].T @ shares[faint]).toarray()
     before = design.spread(rate) * variance + np.eye(len(products)) * variance / PRIOR**2
     inverse = design.mean @ np.linalg.inv(products - vague * (1 - little) + before)
-    noise = _correlated(shares, np.where(faint, 0.0, residual)) + variance * before
+    noise = _correlated(shares, np.where(faint, 0.0, residual), rounding) + variance * before
     doubt = FAINT_MOST / 2 * little * np.abs(inverse @ np.asarray(shares[faint].sum(axis=0)).ravel())
     return Fit(rate, inverse @ noise @ inverse.T, doubt, filled)
 
 
-def _correlated(shares: scipy.sparse.csr_matrix, residual: Floats) -> Floats:
-    squares = np.where(residual == 0.0, 0.0, np.maximum(residual**2, ROUNDING**2))
+def _correlated(shares: scipy.sparse.csr_matrix, residual: Floats, rounding: float) -> Floats:
+    squares = np.where(residual == 0.0, 0.0, np.maximum(residual**2, rounding**2))
     found = (shares.T @ shares.multiply(squares[:, None]).tocsr()).toarray()
     for lag in range(1, min(LAGS, len(residual) - 1) + 1):
         both = (residual[:-lag] * residual[lag:])[:, None]

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from analysis.samples.fit import FAINT, FAINT_MOST
+from analysis.samples.fit import FAINT_MOST
 from analysis.tables.declare import Column, Facts, table
 from analysis.tables.sampled import READ, WRITE, OfGpu
 
@@ -94,7 +94,7 @@ def _windows(one: OfGpu) -> Iterator[dict[str, object]]:
 
 def _sums(one: OfGpu, metric: str, rows: npt.NDArray[np.bool_], known: int) -> dict[str, object]:
     values = one.found.values[metric][rows]
-    faint = np.abs(values - FAINT) < FAINT / 10
+    faint = one.found.faint(metric)[rows]
     of_one = _peak(one, metric) * one.found.samples.period / 1e9
     low, high = (float(np.where(faint, least, values).sum()) * of_one for least in (0.0, FAINT_MOST))
     return {

@@ -17,8 +17,9 @@ from analysis.formats.report import Missing, Reason
 from analysis.formats.words import count_of, duration, share
 from analysis.hardware.sampled import quantities
 from analysis.samples.attribute import Attributed, attribute, of_repeats
+from analysis.samples.fit import FAINT_MOST
 from analysis.samples.neighbours import RESOLVED, Figure
-from analysis.samples.overlap import Ints, Launches, samples_of
+from analysis.samples.overlap import Floats, Ints, Launches, samples_of
 from analysis.tables.attribution import UNATTRIBUTED, paths_of
 from analysis.tables.declare import Column, Facts, part, table
 from analysis.tables.groups import GROUP, with_groups
@@ -133,7 +134,25 @@ def _of_gpu(gpu: int, rows: pd.DataFrame, ran: pd.DataFrame, peak: float) -> OfG
     values = {name: rows[name].to_numpy(np.float64) for name in rows if name not in ("gpu", "time_ns")}
     known = {name: one for name, one in values.items() if not np.isnan(one).all()}
     samples = samples_of(rows["time_ns"].to_numpy(np.int64))
-    return OfGpu(attribute(gpu, samples, known, launches), groups, ran["row"].to_numpy(np.int64), peak)
+    counted = _counted(known, peak * samples.period / 1e9)
+    shares = {name: one for name, one in known.items() if not name.endswith("_bytes")} | counted
+    found = attribute(gpu, samples, shares, launches, frozenset(counted))
+    return OfGpu(found, groups, ran["row"].to_numpy(np.int64), peak)
+
+
+def _counted(values: dict[str, Floats], most: float) -> dict[str, Floats]:
+    """Return reads and writes of DRAM as exact shares of `most`, the bytes of a sample at the peak, where counted.
+
+    A counter that stands still while nsys prints percents, or passes its 32 bits, counts nothing.
+    """
+    found = {}
+    for name, column in ((READ, "dram_read_bytes"), (WRITE, "dram_write_bytes")):
+        moved = values.get(column)
+        if moved is None or np.isnan(moved).any() or moved.min() < 0 or not most > 0:
+            continue
+        if moved.max() > 0 or float(np.nanmax(values.get(name, 0.0))) <= FAINT_MOST:
+            found[name] = moved / most
+    return found
 
 
 def named(one: OfGpu, members: list[int]) -> dict[str, Any]:
@@ -477,10 +496,11 @@ def _said(facts: Facts) -> list[str]:
         long = f", which take {duration(lengths.median())} once each (median, at most {duration(lengths.max())})"
         reads = ((members, one.found.figure(READ, members)) for members in one.found.joints)
         exact = (members for members, read in reads if read is not None and read.half <= RESOLVED * read.rate)
+        counted = "nsys counted the bytes of DRAM. " if READ in one.found.counted else ""
         said.append(
             f"GPU {one.found.gpu}: {len(samples.begin):,} samples, one each {duration(samples.period)}, "
             f"{count_of(samples.lost, 'sample')} lost; their clock is {clock.offset / 1e3:+.1f} ± "
-            f"{clock.error * 2 / 1e3:.1f} µs from that of the launches. The busiest unit is known within "
+            f"{clock.error * 2 / 1e3:.1f} µs from that of the launches. {counted}The busiest unit is known within "
             f"± {RESOLVED:.0%} for single kernels in {share(alone)} of the GPU time, and for kernels together with "
             f"their neighbours in another {share(_share(one, found) - alone)}{long if len(lengths) else ''}; the bytes "
             f"read are known as well in {share(_share(one, exact))}."

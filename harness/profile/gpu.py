@@ -15,7 +15,7 @@ from typing import Any
 
 from analysis.formats import place
 from analysis.formats.errors import LedgerError
-from harness.profile import argv, status
+from harness.profile import argv, sample_set, status
 from harness.profile.folder import Folder, read_json, write_json
 from harness.profile.machine import HERE, ROOT, Machine, shown
 from harness.profile.program import ProfileError, with_ranges
@@ -337,12 +337,15 @@ class Profile(Measuring):
             return self._capture_timeline("profiler")
         return code
 
-    def _capture_timeline(self, window: str) -> int:
+    def _capture_timeline(self, window: str, own_set: str = "") -> int:
+        """Run nsys and export; `own_set`: nsys' own set of counters, where it samples nothing with ours."""
         out = self.folder.path
         noted = self._measured_ranges() if self._asks_for_ranges else None
         if noted and not self.dry:
             (self.folder.captures / PROCESS_RANKS).unlink(missing_ok=True)  # of another capture's processes
-        code = self.run_tool("nsys", argv.nsys(window, sample_hz=self.options.sample_hz), out, self._within_size())
+        options = argv.nsys(window, sample_hz=self.options.sample_hz)
+        options += [f"--gpu-metrics-set={own_set}"] if own_set else []
+        code = self.run_tool("nsys", options, out, self._within_size())
         if why := self._refused_samples():
             print(f"Without samples of the running program, as {why}.", flush=True)
             code = self.run_tool("nsys", argv.nsys(window), out, self._within_size())
@@ -352,6 +355,9 @@ class Profile(Measuring):
         if noted and any(noted.glob("rank-*.json")):
             self.run(PYTHON, "-m", "harness.instrument.process_ranks", noted, "--out", self.folder.captures, where=ROOT)
         exported = self.run(HERE / "export_csv.sh", "--only", "nsys", out)
+        if not self.dry and not own_set and not code and (lost := sample_set.lost(out)):
+            print("nsys sampled nothing with bytes of DRAM: once more, in whole percents of the peak.", flush=True)
+            return self._capture_timeline(window, lost)
         if code and not exported and "timeline reached" in self._status("nsys").get("reason", ""):
             self.lowered.append("the whole timeline")  # counts as done: another run would reach the same size
             return 0

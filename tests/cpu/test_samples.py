@@ -38,9 +38,16 @@ NAMES = ("DRAM Read Bandwidth [Throughput %]", "DRAM Write Bandwidth [Throughput
 
 
 def play(
-    rates: list[float], lengths: list[int], steps: int, *, offset: int = 0, gap: int = 700, pause: int = 0
+    rates: list[float],
+    lengths: list[int],
+    steps: int,
+    *,
+    offset: int = 0,
+    gap: int = 700,
+    pause: int = 0,
+    whole: bool = True,
 ) -> tuple[Launches, np.ndarray, np.ndarray]:
-    """Run launches of known rates one after another, and sample their rate as nsys does: in whole percents, 1 for less.
+    """Run launches of known rates one after another, and sample their rate as nsys does: `whole` percents, 1 for less.
 
     Return the launches, the begin of each sample on a clock that is `offset` behind (ns), and the samples.
     """
@@ -58,7 +65,7 @@ def play(
     moved = np.concatenate([[0.0], np.cumsum(rate * np.diff(edges))])
     mean = (np.interp(begin + PERIOD, edges, moved) - np.interp(begin, edges, moved)) / PERIOD
     shown = np.where((mean > 0) & (mean < 0.01), 0.01, np.round(mean * 100) / 100)
-    return Launches(start.astype(float), end.astype(float), order, len(rates)), begin - offset, shown
+    return Launches(start.astype(float), end.astype(float), order, len(rates)), begin - offset, shown if whole else mean
 
 
 def attributed(rates: list[float], lengths: list[int], steps: int, **how: int) -> Attributed:
@@ -74,6 +81,40 @@ def test_what_nsys_prints_as_1_percent_widens_the_bytes_of_a_step() -> None:
     true = 0.002 * 400_000 + 0.5 * 200_000
     assert moved > 1.01 * true
     assert abs(moved - true) <= doubt < 0.02 * 400_000
+
+
+def counted(moved: np.ndarray, shown: np.ndarray) -> dict[str, np.ndarray]:
+    known = {"dram_read_frac": shown, "dram_read_bytes": moved}
+    return sampled._counted(known, PEAK * PERIOD / 1e9)
+
+
+def test_counted_bytes_take_the_place_of_percents() -> None:
+    """The kernel of 0.2 %: nsys prints 1 % and the bytes are exact, so is the step's sum, and nothing is open."""
+    rates, lengths = [0.002, 0.5], [400_000, 200_000]
+    launches, begin, shown = play(rates, lengths, 60)
+    exact = play(rates, lengths, 60, whole=False)[2]
+    shares = counted(np.round(exact * PEAK * PERIOD / 1e9), shown)
+    found = attribute(0, samples_of(begin), shares, launches, frozenset(shares))
+    start, end = launches.start[::2], launches.end[1::2]
+    moved = found.moved("dram_read_frac", start, end)[0]
+    true = (0.002 * (launches.end - launches.start)[::2] + 0.5 * (launches.end - launches.start)[1::2]).mean()
+    assert moved.mean() == pytest.approx(true, rel=0.007)  # the gap after a step takes some of its last sample
+    assert not found.doubt("dram_read_frac", start, end).any()
+    figure, percents = (one.figure("dram_read_frac", [0]) for one in (found, attributed(rates, lengths, 60)))
+    assert figure is not None
+    assert percents is not None
+    assert abs(figure.rate - 0.002) <= figure.half < 0.5 * percents.half
+
+
+@pytest.mark.parametrize(
+    ("bytes_of", "percent"),
+    [(np.zeros(3), [0.2, 0.3, 0.0]), (np.array([1e8, -2e9, 1e8]), [0.2] * 3), (np.array([1e8, np.nan, 0]), [0.2] * 3)],
+)
+def test_a_counter_that_stands_still_or_overflows_leaves_the_percents(
+    bytes_of: np.ndarray, percent: list[float]
+) -> None:
+    assert counted(bytes_of, np.array(percent)) == {}
+    assert set(counted(np.array([0, 5e5, 0]), np.array([0.0, 0.01, 0.0]))) == {"dram_read_frac"}
 
 
 @pytest.mark.parametrize("offset", [0, -43_000, 180_000])
@@ -185,6 +226,7 @@ def test_lost_samples_are_counted() -> None:
     [
         ("DRAM Read Bandwidth [Throughput %]", "dram_read_frac"),  # GA100, GH100, GB20x
         ("DRAM Write Throughput [Throughput %]", "dram_write_frac"),  # TU10x
+        ("DRAM Read Bytes [Bytes]", "dram_read_bytes"),  # our set
         ("SM Instructions/Tensor Active [Throughput %]", "tensor_active_frac"),
         ("Tensor Active [Throughput %]", "tensor_active_frac"),
         ("SMs Active [Throughput %]", "sm_active_frac"),
@@ -211,10 +253,15 @@ def export(
     known: bool = True,
     rates: tuple[float, float] = (0.5, 0.2),
     ranges: tuple[str, ...] = ("step",),
+    exact: bool = False,
 ) -> Path:
-    """Write an SQLite export: two kernels in a step, and samples of some GPUs; `known`: with metrics that have a column."""
+    """Write an SQLite export: two kernels in a step, and samples of some GPUs; `known`: with metrics that have a column.
+
+    `exact`: with bytes read, which are 3 % more than the percents say.
+    """
     made = Export(2025)
     launches, begin, shown = play(list(rates), [*LONG], 40)
+    mean = play(list(rates), [*LONG], 40, whole=False)[2]
     for gpu in range(2):
         made.gpu(gpu, "NVIDIA H100 80GB HBM3")
     for at, (start, end, group) in enumerate(zip(launches.start, launches.end, launches.group, strict=True)):
@@ -240,6 +287,12 @@ def export(
             rows += [(int(t), int(t), kind, 1, 0) for t in begin] + [
                 (int(t), int(t), kind, 2, 1_980_000_000) for t in begin
             ]
+            if exact:
+                db.execute(
+                    "INSERT INTO TARGET_INFO_GPU_METRICS VALUES (?, ?, 3, 'DRAM Read Bytes [Bytes]')", (kind, kind)
+                )
+                more = 1.03 * PEAK * PERIOD / 1e9
+                rows += [(int(t), int(t), kind, 3, round(v * more)) for t, v in zip(begin, mean, strict=True)]
             db.executemany("INSERT INTO GPU_METRICS VALUES (?, ?, ?, ?, ?)", rows)
         if not names:
             db.execute("DROP TABLE TARGET_INFO_GPU_METRICS")
@@ -309,6 +362,20 @@ def test_the_kept_file_holds_the_samples_and_nothing_of_the_machine(tmp_path: Pa
     written = (tmp_path / "samples.parquet").read_bytes()
     assert len(written) < 20_000
     assert not any(word in written for word in (b"H100", b"first", str(tmp_path).encode()))
+
+
+def test_bytes_pass_the_kept_file_into_the_tables_and_the_note(tmp_path: Path) -> None:
+    """Bytes and percents disagree by 3 %: the bytes win, in steps and kernels, also from the kept file."""
+    database = export(tmp_path / "a.sqlite", exact=True)
+    assert keep_samples(database, tmp_path)
+    for kept in ([database], [database, tmp_path / "samples.parquet"]):
+        found = analyse(load(kept))
+        true = 1.03 * (0.5 * LONG[0] + 0.2 * LONG[1]) * PEAK / 1e9
+        step = found.tables["sampled_steps"].set_index("range").loc["step"]
+        assert step["dram_read_bytes"] == pytest.approx(true, rel=0.005)
+        assert found.tables["sampled_kernels"]["dram_read_bytes"].sum() / 40 == pytest.approx(true, rel=0.005)
+        assert any("nsys counted the bytes of DRAM" in note for note in found.report.notes)
+    assert not any("nsys counted" in note for note in analyse(load([export(tmp_path / "b.sqlite")])).report.notes)
 
 
 def test_a_damaged_kept_file_is_named(tmp_path: Path) -> None:
