@@ -266,12 +266,13 @@ def _replayed(view: View, one: Proposal) -> Saver:
 def _room(view: View, one: Proposal) -> float:
     """Return the largest share of a step that a change can save.
 
-    A fused kernel of a busy GPU saves at most what its parts take, with the time between them. A change that shortens
-    no kernel leaves the time of the busiest stream in kernels, unless its fix may also merge them. A fix of copies or
-    layouts may rid other kernels of work as well. Calls of the driver (DRIVER) take much longer in some runs.
+    A fused kernel of a busy GPU saves at most what its parts take, with the time between them; padded products save at
+    most their `most_ns`. A change that shortens no kernel leaves the time of the busiest stream in kernels, unless its
+    fix may also merge them. A fix of copies or layouts may rid other kernels of work as well. Calls of the driver
+    (DRIVER) take much longer in some runs.
     """
     wall, graph = view.step.told_ns, view.graph
-    if one.kind == "fuse" and one.most_ns is not None:
+    if one.kind in ("fuse", "alignment") and one.most_ns is not None:
         return one.most_ns / wall
     assert one.change is not None
     after = one.change(graph, 1.0)

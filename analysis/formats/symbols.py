@@ -30,7 +30,12 @@ _CLOSED = re.compile(
     r"|softmax_warp_|elementwise_kernel|^(maxwell|pascal|volta|turing|ampere|ada|hopper|blackwell|sm\d+)_"
     r"|^triton_(poi|red|per|tem|mm)_|^(loop|input|wrapped)_\w+|_fusion"
 )
-_NARROW = re.compile(r"cutlass.*(?:f16|bf16)_.*_align[124]\b")  # elements an access; eight of 16 bits are 16 bytes
+# Products for operands that are not aligned to 16 bytes: eight elements of 16 bits, or four of TF32. The names of
+# cuBLAS, cuDNN and CUTLASS tell the elements of a load. `s1688gemm` without a type is TF32; `simt` always loads one.
+ODD_OPERANDS = re.compile(
+    r"(?:f16|fp16|h\d{3,6}gemm)_(?:\w*_)?(?:aligna?|ldg)([124])(?!\d)"
+    r"|(?:tf32|tensorop_s1688gemm_\d)\w*_aligna?([12])(?!\d)"
+)
 _OPEN, _CLOSE = "<([{", ">)]}"
 _SIGN = re.compile(r"->|[][<>(){}]")
 _BLANKS = (*((f" {sign}", sign) for sign in "*&,<>"), *((f"{sign} ", sign) for sign in "*&,<"))
@@ -158,9 +163,15 @@ def is_closed(name: str) -> bool:
     return _CLOSED.search(name) is not None
 
 
+def elements_of_odd_operands(name: str) -> int:
+    """Return how many elements a library's product loads at a time if that is less than 16 bytes, else 0."""
+    found = ODD_OPERANDS.search(name)
+    return int(found[1] or found[2]) if found else 0
+
+
 def is_for_odd_operands(name: str) -> bool:
-    """Return whether a product of 16-bit operands is CUTLASS' variant for operands that are not aligned to 16 bytes."""
-    return _NARROW.search(name) is not None
+    """Return whether a product is a library's variant for operands that are not aligned to 16 bytes."""
+    return elements_of_odd_operands(name) > 0
 
 
 @lru_cache(maxsize=1 << 16)

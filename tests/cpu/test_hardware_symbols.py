@@ -123,6 +123,34 @@ def test_a_name_that_a_console_cut_keeps_its_function(name: str, function: str, 
     assert symbols.short(name + cut).startswith(function)
 
 
+@pytest.mark.parametrize(
+    ("name", "elements"),
+    [
+        ("void cutlass::Kernel2<cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_tn_align1>(T1::Params)", 1),
+        ("cutlass_80_tensorop_bf16_s16816gemm_bf16_64x64_32x6_tn_align2", 2),
+        ("cutlass_80_wmma_tensorop_s161616gemm_f16_16x16_32x1_tn_align2", 2),
+        ("cutlass_80_tensorop_h16816gemm_128x256_32x3_tn_align4", 4),
+        ("cutlass_80_tensorop_s1688gemm_64x64_16x6_tn_align1", 1),
+        (
+            "sm80_xmma_gemm_f16f16_f16f32_f32_tn_n_tilesize128x128x32_stage4_warpsize2x2x1_tensor16x8x16_aligna2_alignc8",
+            2,
+        ),
+        ("ampere_fp16_s1688gemm_fp16_128x128_ldg1_f2f_stages_32x1_nn", 1),
+        ("cutlass_80_tensorop_f16_s16816gemm_relu_f16_128x256_32x3_nn_align8", 0),
+        ("sm80_xmma_gemm_f16f16_f16f32_f32_tn_n_tilesize128x128x32_stage4_tensor16x8x16_aligna8_alignc4", 0),
+        ("ampere_fp16_s1688gemm_fp16_128x128_ldg8_f2f_stages_32x1_nn", 0),
+        ("cutlass_80_tensorop_s1688gemm_128x128_16x5_nn_align4", 0),
+        ("cutlass_80_tensorop_s1688bf16gemm_128x128_16x3_nn_align4", 0),
+        ("cutlass_80_tensorop_d884gemm_64x64_16x4_nn_align1", 0),
+        ("cutlass_80_simt_sgemm_128x256_8x4_tn_align1", 0),
+        ("nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_NNT", 0),
+    ],
+)
+def test_names_of_products_tell_the_alignment_of_operands(name: str, elements: int) -> None:
+    assert symbols.elements_of_odd_operands(name) == elements
+    assert symbols.is_for_odd_operands(name) is (elements > 0)
+
+
 def test_a_pattern_of_a_whole_or_a_long_name() -> None:
     assert symbols.pattern("void a::scan<int>(int *)", 200) == "^scan$"
     assert symbols.pattern("scan_" * 50, 200) == "^" + "scan_" * 40

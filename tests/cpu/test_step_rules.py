@@ -61,6 +61,7 @@ PROGRAMS: dict[str, list[Action]] = {
     ],
     "fuse": [*spaced(3, wide(MULTIPLY, 100), 10), *wide("other", 30)],
     "precision": [*wide("ampere_sgemm_128x64_tn", 800, 4), *wide("other", 30)],
+    "alignment": [*wide("cutlass::Kernel2<cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_tn_align1>", 800), *wide("other", 900)],
     "layout": spaced(3, [*wide("nchwToNhwcKernel", 60), *wide("xmma_bf16", 100), *wide("nhwcToNchwKernel", 60)], 6),
     "redundant_copy": spaced(3, [("d2d", "x", 90 * US, 7, 64 << 20), *wide("product", 100)], 6),
     "small_grid": [("launch", "reduce_rows", 900 * US, 7, "2x1x1"), *wide("product", 300, 2)],

@@ -202,8 +202,8 @@ RULES = (
         when_aligned,
         0.9,
         "bytes",
-        "The kernel's name is that of CUTLASS for 16-bit operands that are not aligned to 16 bytes: it loads up to "
-        "four elements at a time. A library takes it only if a pointer or a leading dimension is odd.",
+        "The kernel's name is that of a library's variant for operands that are not aligned to 16 bytes: it loads up "
+        "to four elements at a time. A library takes it only if a pointer or a leading dimension is odd.",
         "All pointers and leading dimensions are multiples of 16 bytes.",
         ("sectors_per_request_load", "global_load_requests"),
         ("dram", "l2"),
