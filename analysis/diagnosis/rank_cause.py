@@ -3,7 +3,7 @@
 All sums are those of one rank, of one step, on aligned clocks.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
@@ -52,6 +52,7 @@ class Late:
     gpu_ns     GPU time without communication above the mean of the others, for OWN_WORK of kernels that they do not run
                as often; `host_ns` of host work at places where it takes HELD times as long
     ops        for OWN_WORK the operations of these kernels. Shape: (operations,)
+    in_turns   the ranks wait for each other in turns, as where the host is slow, but this one has more work
     factor     its kernels take so many times as long as those of the others
     """
 
@@ -68,6 +69,7 @@ class Late:
     kernel_ns: float = 0.0
     models: tuple[str, ...] = ()  # of GPUs, if they differ
     ops: Bools | None = None
+    in_turns: bool = False
 
 
 def starts_of(view: View, places: IntArray) -> pd.DataFrame:
@@ -125,7 +127,7 @@ def held_up(view: View) -> tuple[dict[int, float], Bools]:
 
 
 def find_late(view: View, talks: Bools, places: IntArray, host: dict[int, float]) -> Late | None:
-    """Return the rank for which the others wait most of the time; None if they wait in turns.
+    """Return the rank for which the others wait most of the time, or, if they wait in turns, one that has more work.
 
     Shape: `places` (streams,). `host`: how much longer that of each place works, ns of one step; 0 if several share it.
     """
@@ -134,18 +136,19 @@ def find_late(view: View, talks: Bools, places: IntArray, host: dict[int, float]
     numbers = [int(one) for one in np.unique(place)]
     gpu = {one: view.of_rank(graph.o_duration[(place == one) & ~talks].sum()) for one in numbers}
     starts = starts_of(view, places)
-    late_ns, last, slow = float("nan"), 0, max(gpu, key=lambda one: gpu[one] + host[one])
+    late_ns, last, in_turns, slow = float("nan"), 0, False, max(gpu, key=lambda one: gpu[one] + host[one])
     if len(starts):
         by_last, behind = starts.idxmax(axis=1), starts.max(axis=1) - starts.mean(axis=1)
         late = (behind * starts.shape[1] / (starts.shape[1] - 1)).groupby(by_last).sum()
-        slow = int(late.idxmax())
-        if late[slow] <= MOSTLY * late.sum():
+        in_turns = bool(late.max() <= MOSTLY * late.sum())
+        slow = max(gpu, key=lambda one: gpu[one]) if in_turns else int(late.idxmax())
+        if slow not in late:
             return None
         late_ns, last = view.of_rank(late[slow]), int((by_last == slow).sum())
     more_gpu, more_host = gpu[slow] - float(np.mean([ns for one, ns in gpu.items() if one != slow])), host[slow]
     told = late_ns if late_ns == late_ns else max(more_gpu + more_host, 0.0)  # NaN is no number
-    found = Late(slow, Cause.HOST, late_ns, last, len(starts), more_gpu, more_host)
-    if more_gpu < MOST * told and more_gpu < more_host:
+    found = Late(slow, Cause.HOST, late_ns, last, len(starts), more_gpu, more_host, in_turns=in_turns)
+    if more_gpu < MOST * told and more_gpu < more_host and not in_turns:
         return found
     if len(starts):  # stages of a pipeline have different work, and wait for each other's messages anyway
         message = of_each(view.names, lambda name: kind_of(name) not in TOGETHER, bool) & (graph.o_group >= 0)
@@ -196,14 +199,16 @@ def _on_gpu(view: View, late: Late, works: Bools, place: IntArray, staged: bool)
     staged = staged and apart_ns >= MOST * ranges["ns"].drop("", errors="ignore").sum()
     if staged and (cause != Cause.OWN_WORK or own.max() < SINGLE * gpu_ns):
         return None
+    unlike = launches["count"] != launches["count_others"]
+    if late.in_turns and (cause != Cause.MORE_WORK or launches["more"][unlike].sum() < MOST * late.gpu_ns or not where):
+        return None
     if cause == Cause.MORE_WORK and not _gathered(ranges, where):
         factor = _factor(launches, MOST * late.gpu_ns)
         cause, where = (Cause.SLOW_GPU, "") if factor > 1 else (cause, where)
-    names = dict(zip(view.keys[works], view.names[works], strict=True))
-    return Late(
-        late.place, cause, late.late_ns, late.last, late.of, gpu_ns, late.host_ns, factor, where,
-        symbols.short(str(names.get(kernel, kernel))), float(kernels["more"].max()),
-        cards if len(cards) > 1 else (), ops,
+    name = str(dict(zip(view.keys[works], view.names[works], strict=True)).get(kernel, kernel))
+    return replace(
+        late, cause=cause, gpu_ns=gpu_ns, factor=factor, range=where, kernel=symbols.short(name),
+        kernel_ns=float(kernels["more"].max()), models=cards if len(cards) > 1 else (), ops=ops,
     )  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 """Say which rank alone runs a short kernel for which the others wait, and which rank straggles in a first step."""
 
+import re
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +23,8 @@ STRAGGLES_NS, STRAGGLES = 1_000_000.0, 0.5  # at least, and of a step
 LEAST_NS = 5_000.0  # ranks of one host start a collective together within less
 MOST = 0.75  # of its launches are followed by a collective for which the others wait
 BEHIND = 0.5  # of the kernel's time
+SIBLINGS = 3  # ranges of one kind besides that with the kernel, at least
+NUMBER = re.compile(r"\d+")
 
 
 class Alone(NamedTuple):
@@ -74,19 +77,39 @@ def alone(view: View) -> Alone | None:
         one = int(single.loc[key].idxmax())
         ns = view.of_rank(single.at[key, one])
         others = wide[one].sum() - single[one].sum()
-        if ns < LEAST_NS or common[one].sum() < SHARED * others:
+        if ns < LEAST_NS:
+            return None
+        on_top = _on_top(view, key, works, place)
+        if not on_top and common[one].sum() < SHARED * others:
             return None
         rows = time.rename(columns={"key": "name"}).assign(mine=time["place"] == one, count=1)
         both = apart(view, rows, len(wide.columns) - 1, ["name"])
         more = both["more"][both["count"] != both["count_others"]].sum()
-        if own_of(both)[key] < BEHIND * ns or ns < BEHIND * more:
+        if not on_top and (own_of(both)[key] < BEHIND * ns or ns < BEHIND * more):
             continue  # in place of another kernel, or the rank has more of others
         ops = np.flatnonzero(works & (place == one) & (view.keys == key))
         last = _waited_for(view, ops, one, place, starts)
-        if last or (both["count"] != both["count_others"]).sum() == 1:
+        if last or on_top or (both["count"] != both["count_others"]).sum() == 1:
             where = pd.Series(view.placed[ops]).mode()
             return Alone(place_name(view, places, one), str(where.iloc[0]), str(view.names[ops[0]]), ns, last)
     return None
+
+
+def _on_top(view: View, key: object, works: np.ndarray, place: np.ndarray) -> bool:
+    """Return whether one range of one rank runs a kernel on top of what all ranges of its kind run.
+
+    Ranges of one kind differ in their numbers, as the layers of a model do, of which each stage of a pipeline has some.
+    """
+    own = {(view.placed[row], place[row]) for row in np.flatnonzero(works & (view.keys == key))}
+    path, one = next(iter(own))
+    kind = NUMBER.sub("#", path)
+    like = [name for name in pd.unique(view.placed) if NUMBER.sub("#", name) == kind]
+    rows = np.flatnonzero(works & np.isin(view.placed, like))
+    counts = pd.crosstab([view.placed[rows], place[rows]], view.keys[rows])
+    others = counts.drop((path, one))
+    if not path or len(own) > 1 or len(others) < SIBLINGS or others.index.get_level_values(1).nunique() < 2:
+        return False
+    return bool(others.eq(counts.loc[(path, one)].mask(counts.columns == key, 0)).all(axis=None))
 
 
 def _waited_for(view: View, ops: np.ndarray, one: int, place: np.ndarray, starts: pd.DataFrame) -> bool:

@@ -73,3 +73,16 @@ def test_each_program_of_the_key_has_a_truth(key: Any) -> None:
         assert case.get("rank", 0) < case.get("ranks", 2), name
         if case["kind"] == "pp" and "layer" in case:  # a layer of its own
             assert case["layer"] * case.get("ranks", 2) // case.get("layers", 4) == case["rank"], name
+
+
+@pytest.mark.slow
+def test_packed_captures_name_a_rank_where_the_others_do_not_wait_for_it_alone(key: Any, tmp_path: Path) -> None:
+    score = key[1]
+    packed = score.pack.exports()
+    rows = {}
+    for name in ("new_pp_own_10.0", "new_fsdp_layer_rows.0"):  # a stage of a pipeline, and ranks that wait in turns
+        score.pack.write_export(packed[name], tmp_path / f"{name}.sqlite")
+        rows[name] = score.row_of(name, tmp_path / f"{name}.sqlite", {})
+        assert (rows[name]["said_rank"], rows[name]["said_layer"]) == (0, 0)
+        assert rows[name]["said_cause"] == rows[name]["cause"]
+    assert rows["new_pp_own_10.0"]["said_ns"] == pytest.approx(17_000, abs=1_000)

@@ -19,7 +19,7 @@ from analysis.page.ranks import plot_rank_steps
 from tests.answer_key.pack import parts
 from tests.answer_key.skew import inject, serial
 from tests.declared import missing_of, notes_of
-from tests.rank_programs import LAYER, Program
+from tests.rank_programs import LAYER, STEP, Program
 
 KEY = Path(__file__).parents[1] / "answer_key"
 REAL = {
@@ -238,10 +238,16 @@ def test_own_work_counts_only_the_kernels_that_the_others_do_not_run(tmp_path: P
     assert slow.time_ns == pytest.approx(1_000_000, rel=0.01)
 
 
-def test_many_small_collectives_are_a_change_of_their_own(tmp_path: Path) -> None:
-    answer = answer_of(facts_of(Program("sp", transfer=12_000, layers=8), tmp_path))
+def test_many_small_collectives_are_a_change_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(STEP, "ddp", ("all_reduce",) * 17)
+    answer = answer_of(facts_of(Program("ddp", transfer=12_000), tmp_path))
     one = next(one for one in answer.replayed if one.proposal.about == "small collectives")
     assert "runs 17 collectives a step" in one.proposal.sentence
+
+
+def test_small_collectives_that_a_layer_needs_at_once_cannot_be_merged(tmp_path: Path) -> None:
+    answer = answer_of(facts_of(Program("sp", transfer=12_000, layers=8), tmp_path))
+    assert not [one for one in answer.replayed if one.proposal.about == "small collectives"]
 
 
 # Clocks and files -------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from analysis.replay.graph import Bools, Floats, Graph
 LEAST = 0.01  # of the step
 HIDDEN = 0.5  # of a collective at least can run beside kernels of the step
 MANY = 8  # collectives of a rank in a step, of which each takes little more than it costs besides its bytes
+BETWEEN = 2  # kernels between two collectives that one could replace
 SMALL_NS = 2 * changes.COLLECTIVE_FLOOR_NS
 _TITLES = {
     Cause.MORE_WORK: "Give the ranks equal work",
@@ -124,7 +125,7 @@ def _small(view: View, talks: Bools, places: IntArray) -> Iterator[Proposal]:
     graph = view.graph
     alone = graph.o_duration - waits_of(view, places)
     together = of_each(view.names, lambda name: kind_of(name) in TOGETHER, bool)  # a message is needed at once
-    small = talks & (alone <= SMALL_NS) & together
+    small = _in_a_row(graph, talks & (alone <= SMALL_NS) & together)
     small |= together & (graph.o_group >= 0) & np.isin(graph.o_group, graph.o_group[small])  # on all ranks or on none
     counts = np.bincount(places[graph.o_stream[small]], minlength=1) / graph.steps
     if counts.max() < MANY:
@@ -145,6 +146,20 @@ def _small(view: View, talks: Bools, places: IntArray) -> Iterator[Proposal]:
         do="larger buckets (bucket_cap_mb of DistributedDataParallel), or one call for a flat tensor",
         wrong_if="the results of each are needed before the next is sent",
     )  # fmt: skip
+
+
+def _in_a_row(graph: Graph, small: Bools) -> Bools:
+    """Return which of these follow each other on their stream, with BETWEEN other operations at most: averaging.
+
+    Kernels that run between two collectives on their stream use the first and make what the second sends.
+    """
+    found = np.zeros(len(small), bool)
+    for stream in np.unique(graph.o_stream[small]):
+        rows = np.flatnonzero(graph.o_stream == stream)
+        at = np.flatnonzero(small[rows])
+        near = np.diff(at) <= BETWEEN + 1
+        found[rows[at[:-1][near]]] = found[rows[at[1:][near]]] = True
+    return found
 
 
 def place_name(view: View, places: IntArray, place: int) -> str:
@@ -220,9 +235,10 @@ def _told(name: str, late: Late, more: float, waited: pd.Series | None, doing: s
     }[late.cause]
     if not late.of:
         return told + cards + _late(waited)
+    waits = "the ranks wait for each other in turns" if late.in_turns else "the others wait for it"
     return (
         f"{told}{cards} It is the last to start {late.last} of {count_of(late.of, 'collective')}, in all "
-        f"{duration(late.late_ns)} late in each step; the others wait for it."
+        f"{duration(late.late_ns)} late in each step; {waits}."
     )
 
 
