@@ -3,18 +3,21 @@
 usage: python -m harness.known_bytes [--out DIR] [--cost ROUNDS]   needs nvcc, nsys and a GPU with 24 GiB of free memory
 
 The report in DIR (default: runs/known-bytes) has the tables known_bytes and known_windows; harness/README.md shows two.
-With --cost, DIR/known_cost.csv has the time of a step under nsys, with samples and without.
+With --cost, DIR/known_cost.csv has the time of a step under nsys without samples (no), with those of its own set of
+counters (yes), and with bytes of DRAM (bytes).
 """
 
 import argparse
 import csv
 import random
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from harness.profile import sample_set
 from harness.profile.argv import SAMPLE_HZ, nsys
 from harness.profile.machine import HERE, ROOT, capability
 
@@ -37,15 +40,18 @@ def commands(out: Path) -> list[list[str]]:
     ]
 
 
-def cost(out: Path, rounds: int) -> int:
-    """Time steps under nsys with samples and without, in random order in each round, and write each row as it comes."""
+def cost(out: Path, rounds: int, cc: str) -> int:
+    """Time steps under nsys with each kind of samples, in random order in each round; write each row as it comes."""
     program, report = out / "raw" / "known_bytes", out / "raw" / "cost"
+    kinds = {"no": nsys("all"), "yes": nsys("all", sample_hz=SAMPLE_HZ)}
+    if ours := sample_set.option(Path(shutil.which("nsys") or "nsys"), out / "raw", cc, SAMPLE_HZ):
+        kinds["bytes"] = [*kinds["yes"], ours]
     with (out / "known_cost.csv").open("w", encoding="utf-8", newline="") as stream:
         table = csv.writer(stream, lineterminator="\n")
         table.writerow(("program", "round", "samples", "step_us"))
         for number in range(1, rounds + 1):
-            for rate in random.sample((SAMPLE_HZ, 0), 2):
-                options = [*nsys("all", sample_hz=rate), "-o", str(report), "-f", "true"]
+            for kind in random.sample(list(kinds), len(kinds)):
+                options = [*kinds[kind], "-o", str(report), "-f", "true"]
                 found = subprocess.run(
                     ["nsys", "profile", *options, str(program), "timed"], capture_output=True, text=True, check=False
                 )
@@ -53,7 +59,7 @@ def cost(out: Path, rounds: int) -> int:
                 if found.returncode or not times:
                     print(f"known_bytes: nsys failed in round {number}: {found.stderr[-300:]}", file=sys.stderr)
                     return 1
-                table.writerows((name, number, "yes" if rate else "no", time) for name, time in times)
+                table.writerows((name, number, kind, time) for name, time in times)
             stream.flush()
     return 0
 
@@ -72,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for command in [build(options.out, cc.replace(".", "")), *([] if options.cost else commands(options.out))]:
         if code := subprocess.run(command, check=False).returncode:
             return code
-    return cost(options.out, options.cost) if options.cost else 0
+    return cost(options.out, options.cost, cc) if options.cost else 0
 
 
 if __name__ == "__main__":

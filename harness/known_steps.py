@@ -21,21 +21,29 @@ BYTES = {"read": "dram__bytes_read.sum", "written": "dram__bytes_write.sum"}
 COLUMNS = ("program", "metric", "sampled_bytes", "error_bytes", "kernels_bytes", "range_bytes")
 
 
-def counted(command: Sequence[str], steps: int, replay: str) -> dict[str, float]:
-    """Return the bytes of a step by ncu: the sum over its kernels, or of a range of several steps; {} if it failed."""
-    options = ["--profile-from-start", "off", "--target-processes", "all"] if replay == "kernel" else []
-    options += ["--clock-control", "none", "--cache-control", "none", "--replay-mode", replay]
-    options += ["--metrics", ",".join(BYTES.values()), "--csv", "--page", "raw", "--print-units", "base"]
-    found = subprocess.run(["ncu", *options, *command, str(steps)], capture_output=True, text=True, check=False)
-    lines = [line for line in found.stdout.splitlines() if line.startswith('"')]
+def options(replay: str) -> list[str]:
+    """Return the options with which ncu counts the kernels of a window (kernel), or the window whole (app-range)."""
+    found = ["--profile-from-start", "off", "--target-processes", "all"] if replay == "kernel" else []
+    found += ["--clock-control", "none", "--cache-control", "none", "--replay-mode", replay]
+    return [*found, "--metrics", ",".join(BYTES.values()), "--csv", "--page", "raw", "--print-units", "base"]
+
+
+def bytes_of(printed: str, steps: int) -> dict[str, float]:
+    """Return the bytes of a step from what ncu printed of a window with so many steps; {} if it counted nothing."""
+    lines = [line for line in printed.splitlines() if line.startswith('"')]
     rows = list(csv.DictReader(io.StringIO("\n".join(lines))))[1:]  # the first has the units
-    if not rows:
+    return {name: sum(float(row[metric]) for row in rows) / steps for name, metric in BYTES.items()} if rows else {}
+
+
+def counted(command: Sequence[str], steps: int, replay: str) -> str:
+    """Return what ncu prints of the program's window of so many steps."""
+    found = subprocess.run(["ncu", *options(replay), *command, str(steps)], capture_output=True, text=True, check=False)
+    if not bytes_of(found.stdout, steps):
         print(f"known_steps: ncu counted nothing: {(found.stdout + found.stderr)[-400:]}", file=sys.stderr)
-        return {}
-    return {name: sum(float(row[metric]) for row in rows) / steps for name, metric in BYTES.items()}
+    return found.stdout
 
 
-def rows_of(run: Path, name: str, steps: int, command: Sequence[str]) -> list[dict[str, object]]:
+def rows_of(run: Path, name: str, kernels: dict[str, float], whole: dict[str, float]) -> list[dict[str, object]]:
     """Return the rows of one program: each metric by samples, by ncu's kernels, and by ncu's range."""
     table = run / "tables" / "sampled_steps.csv"
     if not table.exists():
@@ -43,7 +51,6 @@ def rows_of(run: Path, name: str, steps: int, command: Sequence[str]) -> list[di
         return []
     sampled = pd.read_csv(table)
     own = sampled[~sampled["range"].isin(("capture", "pauses"))].nlargest(1, "instances").iloc[0]
-    kernels, whole = counted(command, 1, "kernel"), counted(command, steps, "app-range")
     return [
         {
             "program": name, "metric": metric, "sampled_bytes": round(own[f"dram_{column}_bytes"]),
@@ -61,8 +68,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("run", type=Path)
     parser.add_argument("steps", type=int)
     parser.add_argument("command", nargs="+")
-    options = parser.parse_args(arguments)
-    rows = rows_of(options.run, options.run.name, options.steps, options.command)
+    given = parser.parse_args(arguments)
+    run, steps = given.run, given.steps
+    kernels = bytes_of(counted(given.command, 1, "kernel"), 1)
+    rows = rows_of(run, run.name, kernels, bytes_of(counted(given.command, steps, "app-range"), steps))
     table = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
     table.writerows(rows)
     return 0 if rows else 1

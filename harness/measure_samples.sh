@@ -34,6 +34,7 @@ job() {
   known) step known python3 -m harness.known_bytes --out "$out/known" ;;
   cost) step cost python3 -m harness.known_bytes --out "$out/cost" --cost 20 ;;
   jax | compiled) profile "$1" -- python3 "$form" "$1" 300 ;;
+  cupy | fp8 | graph) profile "$1" --no-counters -- python3 tests/samples/unlike_steps.py "$1" ;;
   gpt2) profile gpt2 --no-counters -- python3 "$form" gpt2 60 ;;
   steps_*) step "$1" steps "${1#steps_}" ;;
   reuse) profile reuse -- "$out/known/raw/known_bytes" reuse 1500 ;;
@@ -54,7 +55,7 @@ step roofs nsys_scripts/profile.sh --roofs
 profile ddp -- python3 -m torch.distributed.run --standalone --local-addr 127.0.0.1 --nproc-per-node 2 "$form" ddp 80
 profile links --no-counters -- python3 -m harness.known_links
 echo program,metric,sampled_bytes,error_bytes,kernels_bytes,range_bytes >"$out/steps.csv"
-printf '%s\n' jax compiled gpt2 steps_jax steps_compiled steps_gpt2 reuse >"$out/queue"
+printf '%s\n' jax compiled gpt2 cupy fp8 graph steps_jax steps_compiled steps_gpt2 reuse >"$out/queue"
 lane 0 known &
 lane 1 cost &
 wait

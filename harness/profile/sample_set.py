@@ -78,24 +78,29 @@ def lost(run: Path) -> str:
         return ""
 
 
+def option(nsys: Path, folder: Path, capability: str, rate: int) -> str:
+    """Write our set into a folder, and return the option that selects it; print why, and return "", if it cannot be."""
+    try:
+        if rate < LEAST_HZ:
+            raise LookupError(f"bytes of one sample can pass 32 bits below {LEAST_HZ:,} Hz")
+        name, text = of_nsys(nsys, capability)
+        path = folder.absolute() / f"{name}{OURS}.config"
+        path.write_text(with_bytes(name, text), encoding="utf-8")
+    except (LookupError, OSError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        print(f"The samples show DRAM traffic in whole percents: {why}.", file=sys.stderr)
+        return ""
+    return f"--gpu-metrics-set=file:{path}"
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line. Exit code 1: nsys has to take its own set."""
     parser = documented("python -m harness.profile.sample_set", __doc__)
     for name, kind in (("nsys", Path), ("folder", Path), ("capability", str), ("rate", int)):
         parser.add_argument(name, type=kind, metavar=name.upper())
-    options = parser.parse_args(arguments)
-    try:
-        if options.rate < LEAST_HZ:
-            raise LookupError(f"bytes of one sample can pass 32 bits below {LEAST_HZ:,} Hz")
-        name, text = of_nsys(options.nsys, options.capability)
-        path = options.folder.absolute() / f"{name}{OURS}.config"
-        path.write_text(with_bytes(name, text), encoding="utf-8")
-    except (LookupError, OSError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        print(f"The samples show DRAM traffic in whole percents: {why}.", file=sys.stderr)
-        return 1
-    print(f"--gpu-metrics-set=file:{path}")
-    return 0
+    found = option(**vars(parser.parse_args(arguments)))
+    print(found, end="\n" if found else "")
+    return 0 if found else 1
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ from analysis.tables import known, sampled
 from analysis.tables.reuse import _cold_of_groups, build_l2_reuse
 from harness import known_bytes, known_steps
 from harness.profile import argv, status
+from tests.cpu.test_sample_set import SET
 from tests.declared import facts_of
 from tests.nsys_export import Export
 
@@ -553,24 +554,30 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, folder: Path, name: str, script: s
 
 def test_the_cost_of_samples_is_a_row_for_each_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in(monkeypatch, tmp_path, "nsys", 'echo "stream step_us 140.25"; echo "graph step_us 124.5"')
-    assert known_bytes.cost(tmp_path, 2) == 0
+    assert known_bytes.cost(tmp_path, 2, "9.0") == 0
     rows = pd.read_csv(tmp_path / "known_cost.csv")
-    assert rows.groupby(["program", "samples"])["step_us"].agg(["size", "mean"]).loc[("graph", "no")].tolist() == [
-        2,
-        124.5,
-    ]
-    assert set(rows["program"]) == {"stream", "graph"}
+    mean = rows.groupby(["program", "samples"])["step_us"].agg(["size", "mean"])
+    assert mean.loc[("graph", "no")].tolist() == [2, 124.5]
+    assert len(mean) == 4
+    for made in ("raw", "bin/GpuMetrics"):
+        (tmp_path / made).mkdir()
+    (tmp_path / "bin/GpuMetrics/gh100.config").write_text(SET)
+    assert known_bytes.cost(tmp_path, 1, "9.0") == 0
+    assert set(pd.read_csv(tmp_path / "known_cost.csv")["samples"]) == {"no", "yes", "bytes"}
 
 
-def test_bytes_of_a_step_are_held_against_ncu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert known_steps.rows_of(tmp_path, "ours", 10, ["program"]) == []
-    api.analyse(api.load(export(tmp_path / "a.sqlite", ranges=("step", "kernel")))).save(tmp_path)
+def test_bytes_of_a_step_are_held_against_ncu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     head = '"ID","dram__bytes_read.sum","dram__bytes_write.sum"\n"","byte","byte"'
     stand_in(monkeypatch, tmp_path, "ncu", f'printf \'==PROF==\\n{head}\\n"0","600","60"\\n"1","400","0"\\n\'')
-    rows = known_steps.rows_of(tmp_path, "ours", 10, ["program"])
-    read = (0.5 * LONG[0] + 0.2 * LONG[1]) * PEAK / 1e9
-    assert (rows[0]["kernels_bytes"], rows[0]["range_bytes"], rows[1]["kernels_bytes"]) == (1000, 100, 60)
-    assert rows[0]["sampled_bytes"] == pytest.approx(read, rel=0.02)
+    run = tmp_path / "ours"
+    assert known_steps.main([str(run), "10", "program"]) == 1
+    api.analyse(api.load(export(tmp_path / "a.sqlite", ranges=("step", "kernel")))).save(run)
+    assert known_steps.main([str(run), "10", "program"]) == 0
+    read, written = (line.split(",") for line in capsys.readouterr().out.splitlines())
+    assert (read[:2], read[4:], written[4]) == (["ours", "read"], ["1000", "100"], "60")
+    assert float(read[2]) == pytest.approx((0.5 * LONG[0] + 0.2 * LONG[1]) * PEAK / 1e9, rel=0.02)
 
 
 def test_the_report_says_how_well_the_samples_resolve(facts: Facts) -> None:
