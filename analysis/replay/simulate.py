@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from itertools import pairwise
 from typing import Any
 from weakref import ref
 
@@ -23,7 +24,8 @@ SETTLED = 0.002  # two passes whose times differ by less end the simulation
 _CHECK_EACH = 256  # launches between two looks at the length of a queue
 _INSTANT_NS = 1e-3
 BY_STREAM, BY_HOST, BY_OTHER, BY_RANKS = 0, 1, 2, 3  # what an operation waited for
-_PLAIN, _BRANCH, _GROUP, _SHARED, _SERIAL, _BLOCK, _QUEUED = range(7)
+_PLAIN, _BRANCH, _GROUP, _SHARED, _SERIAL, _BLOCK, _QUEUED, _WIDE = range(8)
+_WIDEST = 24  # streams that work at a time, from which on their operations are columns: below, a loop takes less time
 
 
 @dataclass(frozen=True)
@@ -85,18 +87,50 @@ def _compile(graph: Graph) -> _Program:
         last.append(number)
         number += 1
         total.append(float(after[rows[-1]]))
-    nodes = _order(graph, _operations(graph, epoch, before), _blocking(graph, queues, epoch, before, after))
+    nodes = _order(graph, _columns(graph, epoch, before), _blocking(graph, queues, epoch, before, after))
     return _Program(nodes, number, first, last, total, epoch, before, after)
 
 
-def _order(graph: Graph, operations: list[Any], blocking: tuple[list[Any], IntArray]) -> list[tuple[Any, ...]]:
+def _order(graph: Graph, columns: tuple[Any, ...], blocking: tuple[list[Any], IntArray]) -> list[tuple[Any, ...]]:
+    """Return the nodes in order; many operations of many streams are one node if nothing comes between them."""
     nodes, at = blocking
-    keys = np.concatenate([at, graph.o_start])
-    both = nodes + operations
-    return [both[row] for row in np.argsort(keys, kind="stable").tolist()]
+    order = np.argsort(np.concatenate([at, graph.o_start]), kind="stable") - len(nodes)
+    edges, wide = np.concatenate([[-1], np.flatnonzero(order < 0), [len(order)]]).tolist(), {}
+    if len(graph.stream_names) >= _WIDEST:
+        wide = {first: one for first, last in pairwise(edges) if (one := _wide(columns, order[first + 1 : last]))}
+    if not wide:
+        both = [*zip(*(column.tolist() for column in columns), strict=True), *nodes]
+        return [both[row] for row in order.tolist()]
+    found: list[tuple[Any, ...]] = []
+    for first, last in pairwise(edges):
+        if first >= 0:
+            found.append(nodes[order[first]])
+        rows = order[first + 1 : last]
+        found += [wide[first]] if first in wide else zip(*(column[rows].tolist() for column in columns), strict=True)
+    return found
 
 
-def _operations(graph: Graph, epoch: IntArray, before: Floats) -> list[tuple[Any, ...]]:
+def _wide(columns: tuple[Any, ...], rows: IntArray) -> tuple[Any, ...] | None:
+    """Return operations as one node, if many streams work and nothing but stream and call delays an operation.
+
+    Such a node has the operations by their place in their stream, and for each place those that have it.
+    """
+    if len(rows) < _WIDEST or int(rows[-1]) - int(rows[0]) != len(rows) - 1:
+        return None
+    kind, _, stream, _, _, _, _, dep, *_ = (column[rows] for column in columns)
+    if len(rows) < _WIDEST * np.bincount(stream).max() or (kind != _PLAIN).any() or (dep >= 0).any():
+        return None
+    order = np.argsort(stream, kind="stable")
+    first = np.flatnonzero(np.diff(stream[order], prepend=-1))
+    place = np.arange(len(rows)) - np.repeat(first, np.diff(first, append=len(rows)))
+    by_place = np.argsort(place, kind="stable")
+    order, ends = order[by_place], np.cumsum(np.bincount(place)).tolist()
+    parts = [slice(begin, end) for begin, end in pairwise([0, *ends])]
+    return _WIDE, int(rows[0]), order, parts, *(column[rows[order]] for column in columns[1:7])
+
+
+def _columns(graph: Graph, epoch: IntArray, before: Floats) -> tuple[Any, ...]:
+    """Return the columns of the operations, of which each row is a node."""
     known = graph.o_host >= 0
     call = np.maximum(graph.o_host, 0)
     if len(epoch):
@@ -115,19 +149,10 @@ def _operations(graph: Graph, epoch: IntArray, before: Floats) -> list[tuple[Any
         kind[(graph.o_kind == "kernel") & (kind != _BRANCH)] = _SHARED
     kind[graph.o_group >= 0] = _GROUP
     extra = np.where(graph.o_before >= 0, graph.o_before, graph.o_group)
-    columns = (
-        kind,
-        np.arange(len(call)),
-        graph.o_stream,
-        of_epoch,
-        issued,
-        after,
-        graph.o_duration,
-        graph.o_dep,
-        graph.o_dep_gap,
-        extra,
-    )
-    return list(zip(*(column.tolist() for column in columns), strict=True))
+    return (
+        kind, np.arange(len(call)), graph.o_stream, of_epoch, issued, after, graph.o_duration, graph.o_dep,
+        graph.o_dep_gap, extra,
+    )  # fmt: skip
 
 
 def _blocking(
@@ -294,7 +319,10 @@ def _pass(graph: Graph, program: _Program, state: _State) -> None:
     for node in program.nodes:
         kind = node[0]
         if kind >= _BLOCK:
-            special.host(node)
+            if kind == _WIDE:
+                _pass_wide(node, state, last)
+            else:
+                special.host(node)
             continue
         _, row, stream, epoch, issued, after, duration, dep, dep_gap, extra = node
         begin = offsets[epoch] + issued
@@ -329,6 +357,31 @@ def _pass(graph: Graph, program: _Program, state: _State) -> None:
     state.end = max([*(state.host[one] for one in hosts), *(tails[one] for one in streams)])
     if not graph.has_calls:
         state.end += max(float(graph.end_ns - graph.o_end.max(initial=graph.start_ns)), 0.0)
+
+
+def _pass_wide(node: tuple[Any, ...], state: _State, last: list[int]) -> None:
+    """Run the operations of many streams: the first of each, then the second of each, as a loop over them would."""
+    _, low, order, parts, rows, stream, epoch, issued, after, duration = node
+    begin = np.array(state.offsets)[epoch] + issued
+    tails, lasts = np.array(state.tails), np.array(last)
+    cause, end = np.full(len(rows), -1), np.empty(len(rows))
+    waits = np.zeros(len(rows), bool)
+    for part in parts:
+        own = stream[part]
+        free = tails[own] + after[part]
+        waits[part] = by_stream = free >= begin[part]
+        cause[part] = np.where(by_stream, lasts[own], -1)
+        begin[part] = np.where(by_stream, free, begin[part])
+        end[part] = begin[part] + duration[part]
+        ends = end[part] >= tails[own]
+        tails[own[ends]], lasts[own[ends]] = end[part][ends], rows[part][ends]
+    state.tails[:], last[:] = tails.tolist(), lasts.tolist()
+    back = np.empty(len(rows), np.int64)
+    back[order] = np.arange(len(rows))
+    for to, values in (
+        (state.start, begin), (state.done, end), (state.why, np.where(waits, BY_STREAM, BY_HOST)), (state.cause, cause),
+    ):  # fmt: skip
+        to[low : low + len(rows)] = values[back].tolist()
 
 
 def _main_hosts(graph: Graph) -> list[int]:

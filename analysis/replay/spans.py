@@ -22,15 +22,19 @@ def spans(capture: Capture, ranges: pd.DataFrame, reason: str) -> Steady:
         whole = {"start_ns": [called.min()], "end_ns": [end.max()], "path": [WHOLE_RUN], "pid": [busiest(ops)]}
         ranges = pd.DataFrame(whole)
     order = np.argsort(called, kind="stable")
-    begun = called[order]
+    by_pid = order[np.argsort(pid[order], kind="stable")]
+    begun, begun_by_pid, number = called[order], called[by_pid], pid[by_pid]
     found = []
     for path, own in ranges.sort_values("start_ns").groupby("path", sort=False):
         begin, until, of = (own[name].to_numpy(np.int64) for name in ("start_ns", "end_ns", "pid"))
-        near = zip(np.searchsorted(begun, begin), np.searchsorted(begun, until), of, strict=True)
-        inside = [
-            rows if process < 0 or path == WHOLE_RUN else rows[pid[rows] == process]
-            for rows, process in ((order[low:high], process) for low, high, process in near)
-        ]
+        inside = []
+        for process, bounds in zip(of.tolist(), np.stack([begin, until], axis=1), strict=True):
+            rows, at = order, begun
+            if process >= 0 and path != WHOLE_RUN:
+                low, high = np.searchsorted(number, (process, process + 1))
+                rows, at = by_pid[low:high], begun_by_pid[low:high]
+            low, high = np.searchsorted(at, bounds)
+            inside.append(rows[low:high])
         first = np.array([start[rows].min(initial=right) for rows, right in zip(inside, until, strict=True)])
         last = np.array([end[rows].max(initial=left) for rows, left in zip(inside, begin, strict=True)])
         wall = np.maximum(np.maximum(last, until) - begin, 1)

@@ -385,7 +385,7 @@ def _marks(whole: _Whole, pid: int, launches: _Launches) -> list[tuple[str, IntA
 
 def _similar(edges: IntArray, symbol: IntArray) -> tuple[Floats, IntArray]:
     """Return how much each stretch between two edges resembles its better neighbour (0–1), and the lengths."""
-    length = np.diff(edges)
+    length = edges[1:] - edges[:-1]
     width = int(symbol.max()) + 1
     stretch = np.repeat(np.arange(len(length)), length)
     inside = stretch * width + symbol[edges[0] : edges[-1]]
@@ -393,27 +393,44 @@ def _similar(edges: IntArray, symbol: IntArray) -> tuple[Floats, IntArray]:
         held = np.bincount(inside, minlength=len(length) * width).reshape(-1, width)
         shared = np.minimum(held[1:], held[:-1]).sum(axis=1)
         alike = 2 * shared / np.maximum(length[:-1] + length[1:], 1)
-        return np.maximum(np.append(alike, 0), np.insert(alike, 0, 0)), length
+        return _better(alike), length
     keys, counts = np.unique(inside, return_counts=True)
     at = np.minimum(np.searchsorted(keys, keys + width), len(keys) - 1)
     both = np.where(keys[at] == keys + width, np.minimum(counts, counts[at]), 0)
     shared = np.bincount(keys // width, weights=both, minlength=len(length))[:-1]
-    alike = 2 * shared / np.maximum(length[:-1] + length[1:], 1)
-    return np.maximum(np.append(alike, 0), np.insert(alike, 0, 0)), length
+    return _better(2 * shared / np.maximum(length[:-1] + length[1:], 1)), length
+
+
+def _better(alike: Floats) -> Floats:
+    """Return the larger one of the values on both sides of each stretch; before the first and after the last is 0."""
+    found = np.zeros(len(alike) + 1)
+    found[1:] = alike
+    np.maximum(found[:-1], alike, out=found[:-1])
+    return found
+
+
+def _median(values: IntArray) -> float:
+    """Return the median of whole numbers, in a tenth of the time that np.median takes for few."""
+    half = len(values) // 2
+    if len(values) % 2:
+        return float(np.partition(values, half)[half])
+    low, high = np.partition(values, (half - 1, half))[half - 1 : half + 1].tolist()
+    return float((low + high) / 2)
 
 
 def _edges(place: IntArray, total: int) -> IntArray:
     """Return the edges of the stretches: the anchors, and one usual length before the first and after the last."""
-    usual = int(np.median(np.diff(place))) if len(place) > 1 else total
-    inner = place if place[0] < usual else np.insert(place, 0, place[0] - usual)
-    return np.append(inner, min(total, int(place[-1]) + usual))
+    usual = int(_median(place[1:] - place[:-1])) if len(place) > 1 else total
+    before = place[:0] if place[0] < usual else place[:1] - usual
+    return np.concatenate([before, place, [min(total, int(place[-1]) + usual)]])
 
 
-def _score(place: IntArray, symbol: IntArray, weight: IntArray) -> float:
+def _score(place: IntArray, symbol: IntArray, held: IntArray) -> float:
+    """Return the share of the weight in stretches that are alike. `held`: the weight before each launch, and of all."""
     edges = _edges(place, len(symbol))
     alike, _ = _similar(edges, symbol)
-    held = np.insert(np.cumsum(weight), 0, 0)
-    inside = np.diff(held[edges])
+    upto = held[edges]
+    inside = upto[1:] - upto[:-1]
     return float((alike**3 * inside)[alike >= ALIKE].sum() / held[-1])  # a stretch that differs a little costs much
 
 
@@ -510,18 +527,18 @@ def _phase(
     window = symbol[-MOST_LAUNCHES:]
     skipped = len(symbol) - len(window)
     gap = (launches.host_ns - launches.before_ns)[left][skipped:]
-    weight = launches.weight[left][skipped:]
+    held = np.insert(np.cumsum(launches.weight[left][skipped:]), 0, 0)
     tried = [
-        (_score(place, window, weight), float(np.median(gap[place])), len(place), "", place, first)
+        (_score(place, window, held), _median(gap[place]), len(place), "", place, first)
         for place, first in _anchors(window)
     ]
     most = max((one[0] for one in tried), default=0.0)
     for name, start, level, _ in marks:
-        place = np.unique(np.searchsorted(host, start))
-        place = place[(place < len(symbol)) & (place >= skipped)] - skipped
+        place = np.searchsorted(host, start)
+        place = place[np.append(True, place[1:] != place[:-1]) & (place < len(symbol)) & (place >= skipped)] - skipped
         if len(place) < 2:
             continue
-        score = _score(place, window, weight)
+        score = _score(place, window, held)
         if (level <= 1 and _NAMED.search(name) and score >= MARKED) or score >= most - 0.05 > 0:
             tried.append((score + 1.0 - 0.1 * level, np.inf, len(place), name, place, False))
     if not tried or (best := max(one[0] for one in tried)) < REPEATS:

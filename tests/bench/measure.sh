@@ -8,10 +8,11 @@ TMPDIR=$(mktemp -d "$([[ $(df --output=avail -k /dev/shm | tail -1) -gt 12000000
 trap 'rm -rf "$TMPDIR"' EXIT
 export TMPDIR PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH} TQDM_DISABLE=1 PYTHONPYCACHEPREFIX=$TMPDIR/pyc
 step() { # NAME NEED COMMAND…: nothing starts with less than NEED seconds left
-  local name=$1 from=$SECONDS code=0
+  local name=$1 from=$SECONDS code=0 load
+  load=$(cut -d' ' -f1 /proc/loadavg)
   ((STOP - SECONDS < $2)) && echo "$name: not started" | tee -a "$OUT/log.txt" && return 1
   timeout -k 3 $((STOP - SECONDS)) "${@:3}" >"$OUT/$name.log" 2>&1 </dev/null || code=$?
-  echo "$name: exit code $code, $from s to $SECONDS s" | tee -a "$OUT/log.txt"
+  echo "$name: exit code $code, $from s to $SECONDS s, load $load to $(cut -d' ' -f1 /proc/loadavg)" | tee -a "$OUT/log.txt"
 }
 # One processor of each core first, then their siblings.
 mapfile -t cpus < <(lscpu -p=CPU,CORE,SOCKET | grep -v '^#' | awk -F, '{print ++n[$2","$3], $1}' | sort -n -k1,1 -k2,2 | awk '{print $2}')

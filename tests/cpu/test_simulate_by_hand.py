@@ -36,6 +36,24 @@ def test_a_step_is_a_share_of_the_window() -> None:
     assert simulate.simulate(launches(100, 100, 100, steps=3)).step_ns == 101
 
 
+@pytest.mark.parametrize("plain", [True, False])
+def test_many_streams_at_a_time_give_the_times_of_a_loop(plain: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(7)
+    calls: list[dict[str, Any]] = [{"gap": float(random.integers(1, 40))} for _ in range(600)]
+    ops: list[dict[str, Any]] = [{"stream": at % 40, "ns": float(random.integers(1, 2000)) / 3} for at in range(600)]
+    calls[300] |= {"wait": STREAM, "target": 3}
+    if not plain:
+        ops[500] |= {"dep": 470, "dep_gap": 2.0}
+    one = graph(calls, ops, o_after=random.normal(1, 3, 600), stream_free=random.uniform(0, 900, 40))
+    assert simulate._WIDE in {node[0] for node in _compile(one).nodes}
+    wide = simulate._simulated(one, 5)
+    monkeypatch.setattr(simulate, "_WIDEST", 1000)
+    loop = simulate._simulated(one, 5)
+    assert simulate._WIDE not in {node[0] for node in _compile(one).nodes}
+    for name in (each for each in Run.__dataclass_fields__ if each != "graph"):
+        np.testing.assert_array_equal(getattr(wide, name), getattr(loop, name))
+
+
 def test_the_first_pass_begins_when_host_and_streams_of_the_process_are_free() -> None:
     """The call begins 10 after its sequence, the kernel 4 later, or 1 after its stream is free; it lasts 100."""
     assert passes(launches(100))[0] == 10 + 4 + 100

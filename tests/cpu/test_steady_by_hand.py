@@ -249,14 +249,14 @@ def test_a_stretch_counts_as_its_better_neighbour() -> None:
 def test_a_score_is_the_share_of_launches_in_stretches_that_are_alike(
     symbols: list[int], place: list[int], score: float
 ) -> None:
-    found = steady._score(np.array(place), np.array(symbols), np.ones(len(symbols), int))
+    found = steady._score(np.array(place), np.array(symbols), np.arange(len(symbols) + 1))
     assert found == pytest.approx(score if place[0] != 1 else found)
     assert 0.5 < found <= 1 or found in (0.5, pytest.approx(0.75**3), 0)
 
 
 def test_a_launch_of_many_operations_weighs_as_many() -> None:
-    symbols, weight = np.array([0, 1, 0, 1, 0, 5]), np.array([1, 1, 1, 1, 3, 1])
-    assert steady._score(np.array([0, 2, 4]), symbols, weight) == pytest.approx(4 / 8)
+    symbols, held = np.array([0, 1, 0, 1, 0, 5]), np.array([0, 1, 2, 3, 4, 7, 8])
+    assert steady._score(np.array([0, 2, 4]), symbols, held) == pytest.approx(4 / 8)
 
 
 # Where a step begins
