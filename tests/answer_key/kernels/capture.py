@@ -197,8 +197,9 @@ def main(arguments: list[str] | None = None) -> int:
     print(f"built: {ends - time.monotonic():.0f} s left", flush=True)
     if chosen.build_only or not program.is_file():
         return int(not program.is_file())
-    groups = [run([str(program), "--list", group], 20).split() for group in chosen.groups]
-    some = [names[at : at + chosen.few] for names in groups for at in range(0, len(names), chosen.few)]
+    all_names = [one for group in chosen.groups for one in run([str(program), "--list", group], 20).split()]
+    processes = -(-len(all_names) // chosen.few)
+    some = [all_names[at::processes] for at in range(processes)]  # each has kernels of all groups: any may time out
     shown = [str(program), "--slow" if chosen.slow else "--run"]
     gpus = Gpus(chosen.gpus.split(","), out)
     metrics = argv.metrics_for(f"{chosen.arch[3:-1]}.{chosen.arch[-1]}")
