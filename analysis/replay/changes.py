@@ -21,6 +21,7 @@ GRAPH_NODE_NS = 450.0  # from the end of a node to the start of the next
 HOST_WORK_NS = 100_000.0  # PyTorch and Python need 5 to 30 µs for one launch, more under a profiler
 FEW_LAUNCHES = 4
 KERNEL_FLOOR_NS = 1_500.0  # no kernel takes less
+COPY_FLOOR_NS = 2_000.0  # what each copy costs besides its bytes: 0.8 µs up, 1.5 to 2.4 µs down
 COLLECTIVE_FLOOR_NS = 15_000.0  # what each collective costs besides its bytes
 STAGING_BYTES_PER_NS = (2.5, 8.0)  # so fast a host copies pageable memory: at least, at most
 LEADS = 48  # calls at most that prepare a launch
@@ -226,12 +227,14 @@ def merge(graph: Graph, ops: Bools, share: float = 1.0) -> Graph:
     """Make one operation of matching neighbours on a stream; of each repeat, if several names repeat (a b a b).
 
     It takes as long as all of them (share 0) to as long as the longest (share 1), as where the others' data stays on
-    the chip.
+    the chip. The bytes of copies stay.
     """
     duration = graph.o_duration.copy()
     others = np.zeros(len(ops), bool)
     for rows in _repeats(graph, neighbours(graph, ops)):
         whole, longest = duration[rows].sum(), duration[rows].max()
+        if (graph.o_kind[rows] == "memcpy").all():
+            longest = max(longest, whole - np.minimum(duration[rows[1:]], COPY_FLOOR_NS).sum())
         floor = (len(rows) - 1) * KERNEL_FLOOR_NS * 0.5
         duration[rows[0]] = max(longest, whole - floor) * (1 - share) + longest * share
         others[rows[1:]] = True

@@ -38,6 +38,7 @@ Bools = npt.NDArray[np.bool_]
 
 ALIKE = 2.0  # times: a stream and a call that long ago may both be the cause
 QUEUED_NS = 15_000  # a launch that takes longer to begin waits for something
+EVENT_NS, COPY_EVENT_NS = 1_500.0, 4_000.0  # from an end to what its event lets begin; if either is a copy
 SOON_NS = 8_000  # an end and a start this close may be cause and effect
 ALLOCATION = re.compile(
     r"(cu|hip)(da)?(Mem)?(Malloc|Alloc|Free|HostAlloc|HostRegister|HostUnregister|Map|Unmap|Create)"
@@ -542,7 +543,8 @@ def _events(graph: Graph) -> Graph:
                     late = max(lag[row], after[row])
                     held = late > QUEUED_NS and ALIKE * since < late
                     if held or fresh:
-                        dep[row], gap[row] = waiting, min(1_500.0, since)
+                        kernels = graph.o_kind[row] == graph.o_kind[waiting] == "kernel"
+                        dep[row], gap[row] = waiting, min(EVENT_NS if kernels else COPY_EVENT_NS, since)
                         left, fresh = left - 1, False
                     if held:
                         gap[row], lag[row], after[row] = since, min(lag[row], usual[0]), min(after[row], usual[1])

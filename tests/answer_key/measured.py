@@ -18,6 +18,9 @@ The prediction, second version, fixed after blind_measured and before blind_meas
 - Since the last ten pairs of blind_measured_2: the step is the capture's where its GPU is another one, and the line above
   holds for a delayed range, too, if its virtual speed-up is unknown.
 - Since blind_measured_3: what is only made faster wins at most what its removal saved, without EMPTY_NS; so does the replay.
+- Since blind_measured_4: a removal bounds from below, too, since a step is a longest path: half of it saves at least half.
+  A slope surely above EXPOSED is 1. Merged parts win at most what the replay says. The host's time ends where the GPU's
+  own path does, with what events and copies cost there; of dropped calls, at the highest end of the replay, too.
 - No delay asks what another stream wins, so such changes have no prediction.
 """
 
@@ -33,7 +36,7 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +51,7 @@ from tests.answer_key.measure import Program, programs  # noqa: E402
 ENDLESS, LIMIT_S, WORKERS = 100_000_000, 200, 4
 NOTHING = 0.02  # of the step
 EMPTY_NS = 2500.0  # a kernel that does nothing, between two others of a stream
-HIDDEN, WIDE = 0.05, 0.2  # slopes that are surely below this; intervals that say nothing
+HIDDEN, EXPOSED, WIDE = 0.05, 0.9, 0.2  # slopes surely below: 0; from here on: 1; intervals that say nothing
 COLUMNS = ("predicted", "won", "replay", "sum", "share")
 APART = 1.7  # quotient of two steps that are not the same step
 CALLS = re.compile("cuda|Malloc|Free|Synchronize|HostAlloc")
@@ -139,9 +142,10 @@ def measured(program: Program, each: float) -> str:
 
 @dataclass(frozen=True)
 class Gone:
-    """What a change takes away in a capture, ns of a step: on the GPU, on the host; the step, bare, and its GPU time.
+    """What a change takes away in a capture, ns of a step: on the GPU, on the host; the step, bare, and what is left.
 
-    `staged`: on the host, with what it does for a copy after that. `simpler`: the predictions of rivals.py.
+    `staged`: on the host, with what it does for a copy after that. `alone`: the changed step of a host that takes no
+    time. `most`: the replay's highest saving, of the step. `simpler`: the predictions of rivals.py.
     """
 
     gpu: float
@@ -149,7 +153,8 @@ class Gone:
     staged: float
     step: float
     bare: float
-    busy: float
+    alone: float
+    most: float
     simpler: dict[str, float] = field(default_factory=dict)
 
 
@@ -157,7 +162,8 @@ def gone(capture: Path, change: list[str]) -> Gone:
     """Return what a change takes away. Raises: InputError."""
     from analysis import what_if
     from analysis.capture.load import load
-    from analysis.formats import intervals
+    from analysis.replay.graph import EVENT_NS
+    from analysis.replay.simulate import simulate
     from tests.answer_key.rivals import simpler
 
     args = what_if.parsed([str(capture), *change])
@@ -165,22 +171,38 @@ def gone(capture: Path, change: list[str]) -> Gone:
     graph, changed = step.graph, changed_by(step.graph, 1.0)
     host = float((graph.c_gap + graph.c_own - changed.c_gap - changed.c_own).sum())
     staged = host + float((graph.c_tail - changed.c_tail).sum())
-    begin, length = graph.o_start.astype(np.int64), graph.o_duration.astype(np.int64)
-    spans = intervals.union(begin, length)
-    busy = float(intervals.covered(np.array([begin.min()]), np.array([(begin + length).max()]), spans)[0])
-    gpu = float(np.maximum(graph.o_duration - changed.o_duration, 0).sum())
+    gpu = float((graph.o_duration - changed.o_duration).sum())
     ranks = max(len(np.unique(graph.stream_pid[graph.o_stream])), 1)
     bare = float(np.mean(step.bare_ns))
     each = graph.steps * ranks
     left = (gpu / each, host / each, staged / each)
-    return Gone(*left, step.run.step_ns, bare, busy / graph.steps, simpler(step, changed_by))
+    none, at_once = np.zeros(len(graph.c_gap)), np.zeros(len(graph.o_start))
+    soon = np.minimum(changed.o_after, EVENT_NS)
+    alone = simulate(replace(changed, c_gap=none, c_own=none, c_tail=none, o_lag=at_once, o_after=soon)).step_ns
+    most = max(
+        1 - simulate(changed_by(base, end)).step_ns / before for base, before in step.bases for end in (0.0, 1.0)
+    )
+    return Gone(*left, step.run.step_ns, bare, alone, most, simpler(step, changed_by))
 
 
 def usable(row: dict[str, Any]) -> float | None:
     """Return the slope of a row, from 0 to 1; None if it is not known well enough."""
-    if row["slope"] is None or (row["change"] != "remove" and row["high"] - row["low"] > WIDE):
+    if row["high"] - row["low"] > WIDE:
         return None
-    return 0.0 if row["high"] < HIDDEN and row["change"] != "remove" else min(max(row["slope"], 0.0), 1.0)
+    return 0.0 if row["high"] < HIDDEN else 1.0 if row["low"] > EXPOSED else max(row["slope"], 0.0)
+
+
+def at_least(removed: list[dict[str, Any]], change: list[str], bare: float) -> float:
+    """Return what a change saves at least, as a part of what the removal saved of a step without any delay.
+
+    A step is a longest path, so a part of a removal saves at least its share of it. So does less work beside others.
+    """
+    if not removed or not set(change[::2]) <= {"--drop", "--scale"}:
+        return 0.0
+    pairs = zip(change[::2], change[1::2], strict=True)
+    left = max(float(text.rpartition("=")[2]) if kind == "--scale" else 0.0 for kind, text in pairs)
+    saved = max(min(one["low"], 1 - (1 - one["low"]) * one["step_ns"] / min(bare, one["step_ns"])) for one in removed)
+    return (1 - left) * max(saved, 0.0)
 
 
 def predicted(
@@ -202,8 +224,9 @@ def predicted(
     faster = all(kind == "--scale" for kind in change[::2])  # its launches stay
     left = 0.0 if faster else EMPTY_NS / bare
     removed = [max(one["slope"], 0.0) + one["per_step"] * left for one in rows.get("remove", [])]
+    least = at_least(rows.get("remove", []), change, bare)
     if any(usable(one) is None for one in [*delays, *([] if speeding else hosts)]):
-        return replay if replay is None or not faster else min([replay, *removed])
+        return replay if replay is None else max(min([replay, *(removed if faster else [])]), least)
     if speeding:
         factor = float(change[change.index("--host") + 1].rpartition("=")[2])
         part = max(one["part_ns"] for one in rows["virtual-host"]) / bare
@@ -219,13 +242,16 @@ def predicted(
     if not hosts and "Host" in " ".join(change):
         on_host, gone_host = slope, taken.staged
     on_gpu = min([slope * taken.gpu / bare, *removed])
+    if slope or least > HIDDEN:
+        on_gpu = max(on_gpu, min(least, taken.gpu / bare))
     host = on_host * gone_host * min(bare / taken.step, 1.0)
     if calls:
         host = sum((usable(one) or 0.0) * one["part_ns"] * units for one in calls)
-    saved = on_gpu + min(host, max(bare - taken.busy, 0.0)) / bare
-    if "--graph" in change and replay is not None:
-        saved = min(saved, max(replay, 0.0))
-    return min(saved, 1.0)
+    if replay is not None and not set(change[::2]).isdisjoint(("--graph", "--merge")):
+        return min(on_gpu + host / bare, max(replay, 0.0))
+    saved = on_gpu + min(host, max(bare - taken.alone, 0.0)) / bare
+    only_calls = calls and "--drop" in change and not taken.gpu
+    return min(saved, max(taken.most, 0.0) if only_calls else 1.0)
 
 
 def row_of(name: str, program: str, found: dict[str, Any], rival: dict[str, str]) -> dict[str, str]:

@@ -117,15 +117,21 @@ def test_changes_become_delays_and_slopes_become_savings() -> None:
         found = {"idle_step_ns": 1e6, "targets": list(rows)}
         return measured.predicted(found, change, of or taken, replay)  # type: ignore[no-any-return]
 
-    taken = measured.Gone(gpu=4e5, host=0.0, staged=0.0, step=1.2e6, bare=1e6, busy=9e5)
+    taken = measured.Gone(gpu=4e5, host=0.0, staged=0.0, step=1.2e6, bare=1e6, alone=9e5, most=0.5)
     drop = ["--drop", "k"]
     assert saves(drop, row("delay", 1.0), row("remove", 0.6)) == pytest.approx(0.4)
     assert saves(drop, row("delay", 1.0), row("remove", 0.2)) == pytest.approx(0.21)
     assert saves(drop, row("delay", 1.0), row("remove", -0.2)) == pytest.approx(0.01)
-    assert saves(drop, row("delay", 0.0), row("remove", 0.2)) == 0
-    assert saves(drop, row("delay", 0.6, width=0.4), row("remove", 0.2)) == 0.1
+    assert saves(drop, row("delay", 0.0), row("remove", 0.05)) == 0
+    assert saves(drop, row("delay", 0.0), row("remove", 0.2)) == pytest.approx(0.19)  # it slows what runs beside it
+    assert saves(["--scale", "k=0.5"], row("delay", 0.2), row("remove", 0.3)) == pytest.approx(0.145)
+    assert saves(["--merge", "k"], row("delay", 0.7)) == 0.1
+    assert saves(drop, row("delay", 0.6, width=0.4), row("remove", 0.2)) == pytest.approx(0.19)
+    calls = measured.Gone(gpu=0.0, host=3e5, staged=3e5, step=1.2e6, bare=1e6, alone=6e5, most=0.25)
+    for part, won in ((2e5, 0.2), (3e5, 0.25)):
+        assert saves(["--drop", "cudaFree"], row("host", 1.0, part_ns=part), of=calls) == pytest.approx(won)
     assert saves(["--stream", "k=s"], row("delay", 1.0)) is None
-    half = measured.Gone(gpu=8e5, host=0.0, staged=0.0, step=2.4e6, bare=2e6, busy=1.8e6)
+    half = measured.Gone(gpu=8e5, host=0.0, staged=0.0, step=2.4e6, bare=2e6, alone=1.8e6, most=0.5)
     assert saves(drop, row("delay", 1.0), row("remove", 0.6), of=half) == pytest.approx(0.4)
     host = [row("host", 0.9, width=0.5), row("virtual-host", 0.5, part_ns=4e5)]
     assert saves(["--host", "k=0.5"], *host) == pytest.approx(0.1)
