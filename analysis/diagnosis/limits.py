@@ -82,7 +82,8 @@ def find_limits(
     if "l2_bytes_a_cycle" in own:
         entry["l2_bytes"] = own["l2_bytes_a_cycle"] / sms
     rates = {form: device.rate("fp64_tensor" if form == "fp64" else form) for form in _FORMATS}
-    shares = ("dram_read_frac", "dram_copy_frac", "tensor_frac", "dirty_frac")
+    shares_of = {"fp64": measured["tensor_fp64_frac"] / measured["tensor_frac"]}
+    shares = ("dram_read_frac", "dram_copy_frac", "tensor_frac", "tensor_fp64_frac", "dirty_frac")
     entry |= {name: float(value) for name, value in measured.items() if name not in shares}
     return Limits(
         cc=device.cc,
@@ -93,7 +94,7 @@ def find_limits(
         sm_clock_hz=fp32 / (2 * own["fp32_lanes"] * (device.sm_count or sms)),
         l2_size_bytes=l2_bytes,
         dirty_bytes=measured["dirty_frac"] * l2_bytes,
-        tensor_rates={form: rate / tensor for form, rate in rates.items() if rate},
+        tensor_rates={form: rate / tensor * shares_of.get(form, 1) for form, rate in rates.items() if rate},
         **entry,
     )
 

@@ -7,6 +7,7 @@ from analysis.diagnosis.kernel_rules.quantities import (
     BARRIER_NEEDS,
     BUSY,
     HALF,
+    LOADS,
     SHAPE,
     alone,
     at_barriers,
@@ -14,7 +15,9 @@ from analysis.diagnosis.kernel_rules.quantities import (
     exchanging,
     flops,
     idle,
+    many_issue,
     one_works,
+    queued_loads,
     scans,
     slots,
     with_registers,
@@ -138,8 +141,8 @@ RULES = (
         lambda e: (
             (e.shared > 4 * e.threads)
             & (
-                ((e.queue > 0.4) & (e.waits("mio_throttle") > e.waits("short_scoreboard")) & (e.busy["issue"] > 0.35))
-                | ((e.queue > 0.3) & (e.busy["issue"] > 0.35) & (e.waits("barrier") < 0.1))
+                ((e.queue > 0.4) & (e.waits("mio_throttle") > e.waits("short_scoreboard")) & many_issue(e))
+                | ((e.queue > 0.3) & many_issue(e) & (e.waits("barrier") < 0.1))
             )
         ),
         with_registers,
@@ -159,8 +162,8 @@ RULES = (
             (e.shared > 4 * e.threads)
             & (e.queue > 0.25)
             & (e.waits("mio_throttle") > 0.01)
-            & ~((e.waits("mio_throttle") > e.waits("short_scoreboard")) & (e.busy["issue"] > 0.35))
-            & ~((e.busy["issue"] > 0.35) & (e.waits("barrier") < 0.1))
+            & ~((e.waits("mio_throttle") > e.waits("short_scoreboard")) & many_issue(e))
+            & ~(many_issue(e) & (e.waits("barrier") < 0.1))
             & (e.busy["dram"] < 0.8)
         ),
         lambda e: e.without(e.queue + e.waits("barrier")),
@@ -171,5 +174,25 @@ RULES = (
         "bank_conflicts are few beside the passes through shared memory.",
         ("stall_short_scoreboard", "stall_mio_throttle", "shared_bytes_per_block"),
         refutes=lambda e: (conflicting(e) < 0.1) | (e["shared_ways_load"] <= 1),
+    ),
+    Rule(
+        "shared_atomics_one_address",
+        ("shared_bytes_per_block", "stall_long_scoreboard", *LOADS, *SHAPE),
+        lambda e: (
+            (e.shared > 0)
+            & (e.shared <= 4 * e.threads)
+            & queued_loads(e)
+            & (e.filling > 0.9)
+            & (e.blocks >= e.limits.sm_count)
+        ),
+        lambda e: e.after(),
+        0.5,
+        "latency x parallelism",
+        "Warps wait three latencies of DRAM for each coalesced load, although every unit is idle and all warps that "
+        "fit are resident. So loads queue in the unit that they share with shared memory, where the block has at most "
+        "a word for each thread: threads use the same words.",
+        "shared_atomic_inst is 0.",
+        ("shared_bytes_per_block", "stall_long_scoreboard", "global_load_requests"),
+        refutes=lambda e: e["shared_atomic_inst"] <= 0,
     ),
 )

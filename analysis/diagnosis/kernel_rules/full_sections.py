@@ -1,4 +1,4 @@
-"""Rules for what only full sections of ncu count."""
+"""Rules for what full sections of ncu count, and the default list in part."""
 
 import numpy as np
 
@@ -45,7 +45,6 @@ RULES = (
         "those ask for as less than a word for each lane.",
         ("coalescing_load_frac", "global_load_bytes", "dram_read_bytes"),
         ("dram", "l2"),
-        FULL,
         refutes=lambda e: (
             (reuse(e) >= 3) | out_of_order(e) | ((e.shared > 0) & (e["coalescing_load_frac"] * e.sectors < 3.5))
         ),
@@ -71,7 +70,6 @@ RULES = (
         "The pieces begin at multiples of 32 bytes.",
         ("coalescing_load_frac", "sectors_per_request_load", "l2_read_bytes"),
         ("dram", "l2"),
-        FULL,
         refutes=lambda e: (e["coalescing_load_frac"] >= 0.95) | random_pairs(e),
     ),
     Rule(
@@ -159,9 +157,7 @@ RULES = (
         "blocks run alone. The bound keeps all warps that fit resident on all SMs.",
         "sm_active_frac is near 1.",
         ("sm_active_frac", "waves", "occupancy_achieved_frac"),
-        (),
-        FULL,
-        True,
+        better=True,
         refutes=lambda e: e["sm_active_frac"] > 0.95,
     ),
     Rule(

@@ -19,7 +19,7 @@ from analysis.diagnosis.kernel_rules.quantities import (
     slots,
     useful,
 )
-from analysis.diagnosis.kernel_rules.rule import FULL, Rule
+from analysis.diagnosis.kernel_rules.rule import Rule
 
 RULES = (
     Rule(
@@ -54,8 +54,7 @@ RULES = (
         "threads_per_inst is near 32.",
         ("threads_per_inst", "inst_issued"),
         ("xu",),
-        FULL,
-        True,
+        better=True,
         refutes=lambda e: e["threads_per_inst"] > 28,
     ),
     Rule(
@@ -123,26 +122,6 @@ RULES = (
         "The FP64 part is intended, such as a sum that needs it.",
         ("flops_fp64", "flops_fp32"),
         ("fp64", "xu"),
-    ),
-    Rule(
-        "fp64_by_accident",
-        ("flops_tensor_fp64", "stall_math_pipe_throttle"),
-        lambda e: (e["flops_tensor_fp64"] > 0.9 * e.tensor_flops) & (e.waits("math_pipe_throttle") > 0.25),
-        lambda e: e.after(
-            tensor=e.tensor_flops / e.limits.tensor_flop_per_s * 1e9 / TF32,
-            issue=e.floors["issue"] / 4,
-            l2=e.floors["l2"] / 4,
-            l1=0,
-            requests=0,
-        ),
-        0.5,
-        "roof",
-        "A library multiplies in FP64 on tensor cores, and warps queue for them. Operands that FP32 holds take half of "
-        "the bytes, and TF32 has several times the rate.",
-        "The results need FP64.",
-        ("flops_tensor_fp64", "stall_math_pipe_throttle"),
-        ("fp64", "tensor"),
-        refutes=lambda e: ~(e.closed & (e["flops_tensor_fp64"] > 0)),
     ),
     Rule(
         "constant_divergence",

@@ -83,7 +83,7 @@ def random_pairs(e: Evidence) -> Bools:
 
 def pieces(e: Evidence) -> Bools:
     """Return whether DRAM delivers pairs of sectors for pieces of several, which begin and end inside a pair."""
-    return between(e["dram_read_bytes"] / np.maximum(e["l2_read_bytes"], 1), 1.05, 1.45) & (e.sectors > 2)
+    return between(e["dram_read_bytes"] / np.maximum(e["l2_read_bytes"], 1), 1.02, 1.45) & (e.sectors > 2)
 
 
 def unasked(e: Evidence) -> Floats:
@@ -189,7 +189,7 @@ def in_order(e: Evidence) -> Bools:
     At a fixed stride, loads use both sectors of each pair, or one. Pieces that begin anywhere use both of most pairs.
     """
     pairs = e["dram_read_bytes"] / np.maximum(e["l2_read_bytes"], 1)
-    return np.asarray((pairs <= 1.05) | between(pairs, 1.45, 2.2))
+    return np.asarray((pairs <= 1.02) | between(pairs, 1.45, 2.2))
 
 
 def aligned(e: Evidence) -> Floats:
@@ -222,7 +222,8 @@ def when_aligned(e: Evidence) -> Floats:
     """
     aligned, part = below(e), aligned_part(e)
     crossings = np.clip(aligned / np.maximum(e.sectors - aligned, 1e-9), 0, LINE) / LINE
-    less = {"l2": e.floors["l2"] * part, "dram": e.floors["dram"] * part}
+    used = e.dram_ns(np.minimum(e.loaded * e["coalescing_load_frac"], e["dram_read_bytes"]), e.written)
+    less = {"l2": e.floors["l2"] * part, "dram": np.fmax(e.floors["dram"] * part, used)}
     own = e.after(**less)
     own = np.where(e.busy["l2"] > e.busy["dram"], np.maximum(e.time / (1 + crossings), own), own)
     return np.asarray(np.where(e.closed, e.after(**less, l1=0, requests=0, issue=0, dependent=0), own))
@@ -384,7 +385,7 @@ def one_works(e: Evidence) -> Bools:
 
 def scans(e: Evidence) -> Bools:
     """Return whether the few warps that work read what the others stored: they wait for shared memory meanwhile."""
-    return (e.shared >= 4 * e.threads) & (e.queue > 0.2 * (1 - e.waits("barrier")))
+    return (e.shared >= 4 * e.threads) & (e.queue > 0.12 * (1 - e.waits("barrier")))
 
 
 def flops(e: Evidence) -> Floats:
@@ -453,6 +454,21 @@ def from_shared(e: Evidence) -> Floats:
     return e.after(issue=2 * e.floors["issue"])
 
 
+def many_issue(e: Evidence) -> Bools:
+    """Return whether warps issue enough for the instructions of shared memory to be the limit, one in four slots.
+
+    A load of FP64 for all lanes takes two passes.
+    """
+    double = e.filled("flops_fp64") > e.filled("flops_fp32") + e.filled("flops_fp16")
+    return np.asarray(e.busy["issue"] > np.where(double, 0.175, 0.35))
+
+
+def queued_loads(e: Evidence) -> Bools:
+    """Return whether warps wait three latencies of DRAM for a coalesced load although every unit is idle."""
+    waits = (e.waits("long_scoreboard") > HALF) & (e.wait_per_load > 3 * e.limits.dram_latency_cycles)
+    return np.asarray(waits & idle(e, 0.3) & (e.sectors <= LINE))
+
+
 def unqueued_shared(e: Evidence) -> Bools:
     """Return whether warps queue for shared memory less than a fifth of their time, so that its cure wins little."""
     return np.asarray((e.shared <= 0) | (e.queue < 0.2))
@@ -462,7 +478,9 @@ def unqueued_shared(e: Evidence) -> Bools:
 NOWHERE: dict[str, Callable[[Evidence], Bools]] = {
     "narrow_accesses": lambda e: e.sectors >= LINE,
     "wide_data": lambda e: e.busy["dram"] < HALF,
-    "block_order_l2": lambda e: e.busy["dram"] < 0.3,
+    "block_order_l2": lambda e: (
+        (e.busy["dram"] < 0.3) | (e.written > HALF * e["dram_read_bytes"])
+    ),  # reads what it writes
     "uncoalesced_loads": lambda e: e.sectors <= LINE,
     "needless_barriers": lambda e: e.waits("barrier") <= 0,
     "uneven_warps": lambda e: e.waits("barrier") < 0.05,
@@ -470,7 +488,7 @@ NOWHERE: dict[str, Callable[[Evidence], Bools]] = {
     "no_overlap": lambda e: e.waits("long_scoreboard", "barrier") < 0.05,
     "shared_bank_conflicts": lambda e: unqueued_shared(e) | (e.busy["issue"] >= HALF),  # the others hide its passes
     "shared_instruction_bound": unqueued_shared,
-    "shared_atomics_one_address": unqueued_shared,
+    "shared_atomics_one_address": lambda e: unqueued_shared(e) & ~((e.shared > 0) & queued_loads(e)),
     "constant_divergence": lambda e: e.queue < 0.05,
     "special_functions": lambda e: e.busy["xu"] <= 0,
     "fp64_by_accident": lambda e: e["flops_fp64"] + e.filled("flops_tensor_fp64") <= 0,
