@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from analysis.capture.load import load
 from analysis.diagnosis.rank_cause import own_of
 from analysis.diagnosis.savers import StepAnswer
+from analysis.diagnosis.step_rules.slow_link import _of_others
 from analysis.diagnosis.step_rules.view import Proposal
 from analysis.diagnosis.step_tables import answer_steps
 from analysis.facts import Facts
@@ -248,6 +250,14 @@ def test_many_small_collectives_are_a_change_of_their_own(tmp_path: Path, monkey
 def test_small_collectives_that_a_layer_needs_at_once_cannot_be_merged(tmp_path: Path) -> None:
     answer = answer_of(facts_of(Program("sp", transfer=12_000, layers=8), tmp_path))
     assert not [one for one in answer.replayed if one.proposal.about == "small collectives"]
+
+
+def test_collectives_beside_each_other_share_the_link() -> None:
+    start, duration = np.array([0, 50, 200]), np.array([100.0, 100.0, 10.0])
+    graph: Any = SimpleNamespace(o_start=start, o_end=start + duration, o_stream=np.array([0, 1, 0]))
+    shared = _of_others(graph, np.ones(3, bool), np.zeros(2, np.int64))
+    assert shared.tolist() == [50, 50, 0]
+    assert not _of_others(graph, np.array([True, False, True]), np.zeros(2, np.int64)).any()
 
 
 # Clocks and files -------------------------------------------------------------------------------------------------

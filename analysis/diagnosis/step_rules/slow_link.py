@@ -4,11 +4,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from analysis.capture.model import IntArray
 from analysis.diagnosis.step_rules.ranks import LEAST, place_name, waits_of
 from analysis.diagnosis.step_rules.view import Proposal, View
+from analysis.formats import intervals
 from analysis.formats.words import count_of, duration
 from analysis.replay import changes
-from analysis.replay.graph import Graph
+from analysis.replay.graph import Bools, Floats, Graph
 
 TIMES = 2.0  # as long as on a sound link: kernels that run beside a collective take bandwidth, too
 FEW = 4  # channels: NCCL uses 16 or more over NVLink
@@ -20,7 +22,7 @@ def propose(view: View) -> Iterator[Proposal]:
     if view.expected is None or not view.talks.any():
         return
     places = changes.places(graph)
-    alone = graph.o_duration - waits_of(view, places)
+    alone = graph.o_duration - waits_of(view, places) - _of_others(graph, view.talks, places) / 2
     expected = np.where(view.talks, view.expected[graph.o_row], np.nan)
     slow = view.talks & (alone > TIMES * expected)
     place = places[graph.o_stream]
@@ -47,3 +49,17 @@ def propose(view: View) -> Iterator[Proposal]:
         change=sound, count=count, time_ns=view.of_rank(lost[most]),
         wrong_if="the GPUs are connected by less than the NVLink of their datasheet",
     )  # fmt: skip
+
+
+def _of_others(graph: Graph, talks: Bools, places: IntArray) -> Floats:
+    """Return how long each collective shares the link with another one of its GPU, as of a second communicator, ns."""
+    found = np.zeros(len(talks))
+    for one in np.unique(places[graph.o_stream[talks]]):
+        rows = np.flatnonzero(talks & (places[graph.o_stream] == one))
+        begin, end = graph.o_start[rows], graph.o_end[rows].astype(np.int64)
+        both = np.concatenate([begin, end])
+        order = np.argsort(both, kind="stable")
+        running = np.cumsum(np.repeat([1, -1], len(rows))[order])[:-1]
+        several = intervals.union(both[order][:-1][running > 1], np.diff(both[order])[running > 1])
+        found[rows] = intervals.covered(begin, end, several)
+    return found
