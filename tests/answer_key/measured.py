@@ -19,8 +19,9 @@ The prediction, second version, fixed after blind_measured and before blind_meas
   holds for a delayed range, too, if its virtual speed-up is unknown.
 - Since blind_measured_3: what is only made faster wins at most what its removal saved, without EMPTY_NS; so does the replay.
 - Since blind_measured_4: a removal bounds from below, too, since a step is a longest path: half of it saves at least half.
-  A slope surely above EXPOSED is 1. Merged parts win at most what the replay says. The host's time ends where the GPU's
-  own path does, with what events and copies cost there; of dropped calls, at the highest end of the replay, too.
+  A slope surely above EXPOSED is 1. Merged parts win at most what the replay says; so do parts that are surely neither
+  HIDDEN nor EXPOSED and have no removal. The host saves at most what the GPU's own path leaves, with its events and
+  copies; dropped calls save at most the replay's highest end, too.
 - No delay asks what another stream wins, so such changes have no prediction.
 """
 
@@ -247,7 +248,8 @@ def predicted(
     host = on_host * gone_host * min(bare / taken.step, 1.0)
     if calls:
         host = sum((usable(one) or 0.0) * one["part_ns"] * units for one in calls)
-    if replay is not None and not set(change[::2]).isdisjoint(("--graph", "--merge")):
+    modelled = not set(change[::2]).isdisjoint(("--graph", "--merge"))
+    if replay is not None and (modelled or (0 < slope < 1 and not removed)):
         return min(on_gpu + host / bare, max(replay, 0.0))
     saved = on_gpu + min(host, max(bare - taken.alone, 0.0)) / bare
     only_calls = calls and "--drop" in change and not taken.gpu

@@ -126,7 +126,7 @@ def test_changes_become_delays_and_slopes_become_savings() -> None:
     assert saves(drop, row("delay", 0.0), row("remove", 0.05)) == 0
     assert saves(drop, row("delay", 0.0), row("remove", 0.2)) == pytest.approx(0.19)  # it slows what runs beside it
     assert saves(["--scale", "k=0.5"], row("delay", 0.2), row("remove", 0.3)) == pytest.approx(0.145)
-    assert saves(["--merge", "k"], row("delay", 0.7)) == 0.1
+    assert saves(["--merge", "k"], row("delay", 0.7)) == saves(drop, row("delay", 0.7)) == 0.1
     assert saves(drop, row("delay", 0.6, width=0.4), row("remove", 0.2)) == pytest.approx(0.19)
     calls = measured.Gone(gpu=0.0, host=3e5, staged=3e5, step=1.2e6, bare=1e6, alone=6e5, most=0.25)
     for part, won in ((2e5, 0.2), (3e5, 0.25)):
