@@ -169,6 +169,12 @@ def elements_of_odd_operands(name: str) -> int:
     return int(found[1] or found[2]) if found else 0
 
 
+def multiple_of_operands(name: str) -> int:
+    """Return how many elements of the operands of such a product are 16 bytes."""
+    found = ODD_OPERANDS.search(name)
+    return 4 if found and found[2] else 8
+
+
 def is_for_odd_operands(name: str) -> bool:
     """Return whether a product is a library's variant for operands that are not aligned to 16 bytes."""
     return elements_of_odd_operands(name) > 0

@@ -128,6 +128,23 @@ def test_an_operation_that_kernels_spell_out_is_named_with_its_call() -> None:
     assert 'gelu(approximate="tanh")' in first.do
 
 
+@pytest.mark.parametrize(
+    ("place", "title"),
+    [
+        ("aten::mm, op_id = 3, sizes = [[4096, 768], [768, 50257]], input_op_ids = [(1,0)]", "50,257 to 50,304 in 1 product"),
+        ("aten::mm, sizes = [[90001, 769], [769, 3072]]", "769 to 832 in 1 product"),
+        ("aten::mm, sizes = [[50257, 4096], [4096, 768]]", "50,257 to 50,304 in 1 product"),
+        ("aten::mm, sizes = []", "the sizes of 1 product to multiples of 8"),
+        ("aten::mm, op_id = 3, sizes = [[4096, 768], [768, 3072]]", "the sizes of 1 product to multiples of 8"),
+        ("lm_head", "the sizes of 1 product to multiples of 8"),
+    ],
+)  # fmt: skip
+def test_ranges_tell_which_size_to_pad(place: str, title: str) -> None:
+    (product, other) = PROGRAMS["alignment"]
+    step = [("range", place), product, ("end",), other]
+    assert claims_on([*WARM_UP, *step * 14])[0].title == f"Pad {title}"
+
+
 def test_casts_of_autocast_in_training_are_fused() -> None:
     cast = "void at::native::vectorized_elementwise_kernel<8, at::native::bfloat16_copy_kernel_cuda(TensorIterator)>"
     step = [

@@ -1,5 +1,6 @@
 """alignment: products of operands that are not aligned to 16 bytes, as the names of their kernels tell."""
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -15,6 +16,7 @@ LEAST = 0.01  # of the step: shorter products cannot save more
 # or four. In lecture_waves.csv of H100 and H200, BF16 products of 1,780 to 2,056 took 0.16 to 0.27 (36 pairs) and 0.25
 # to 0.43 (28 pairs) of the time that those with the next odd sizes below took. Products that memory limits win less.
 ONE, FEW = (0.5, 0.16), (0.8, 0.25)
+PADDED = 64  # elements: 128 bytes of 16 bits, so that each row begins at a line of L2
 
 
 def propose(view: View) -> Iterator[Proposal]:
@@ -30,11 +32,13 @@ def propose(view: View) -> Iterator[Proposal]:
     def aligned(base: Graph, share: float) -> Graph:
         return changes.scale(base, odd, least + share * (most - least))
 
-    multiple = 4 if "tf32" in view.most(odd) else 8
+    multiple = symbols.multiple_of_operands(view.most(odd))
     products, takes = count_of(count, "product a step takes", "products a step take"), duration(time)
+    size = _size(view.placed[odd][view.graph.o_duration[odd].argmax()], multiple)
+    what = f"{size:,} to {-size // PADDED * -PADDED:,} in" if size else "the sizes of"
     yield Proposal(
         kind="alignment", about=symbols.short(view.most(odd)),
-        title=f"Pad the sizes of {count_of(count, 'product')} to multiples of {multiple}",
+        title=f"Pad {what} {count_of(count, 'product')}" + ("" if size else f" to multiples of {multiple}"),
         sentence=(
             f"{products} {takes} in library kernels for operands that are not aligned to 16 bytes: a size or leading "
             f"dimension is no multiple of {multiple}."
@@ -43,3 +47,14 @@ def propose(view: View) -> Iterator[Proposal]:
         most_ns=view.of_step((view.graph.o_duration * (1 - most))[odd].sum()),
         wrong_if="all sizes are multiples already, and only a view begins at an odd element",
     )  # fmt: skip
+
+
+def _size(place: str, multiple: int) -> int:
+    """Return a size that is no multiple, by the range that PyTorch's emit_nvtx(record_shapes=True) writes.
+
+    The rows of the first operand need be none, unless no other size is odd: then it is transposed. 0 without sizes.
+    """
+    told = re.search(r"sizes = (\[[\d\[\], ]*\])", place)
+    sizes = [int(number) for number in re.findall(r"\d+", told[1] if told else "")]
+    odd = [number for number in sizes if number % multiple]
+    return max([number for number in sizes[1:] if number in odd] or odd, default=0)
