@@ -55,6 +55,6 @@ def _size(place: str, multiple: int) -> int:
     The rows of the first operand need be none, unless no other size is odd: then it is transposed. 0 without sizes.
     """
     told = re.search(r"sizes = (\[[\d\[\], ]*\])", place)
-    sizes = [int(number) for number in re.findall(r"\d+", told[1] if told else "")]
+    sizes = [int(number) for number in re.findall(r"\d{1,15}", told[1] if told else "")]
     odd = [number for number in sizes if number % multiple]
     return max([number for number in sizes[1:] if number in odd] or odd, default=0)
