@@ -249,7 +249,8 @@ def cut(session: Path, target: Path, window: tuple[int, int]) -> None:
             elif table == "CUPTI_ACTIVITY_KIND_RUNTIME":
                 own += " AND nameId NOT IN (SELECT id FROM whole.StringIds WHERE value LIKE 'cudaEventQuery%' OR value LIKE " \
                     "'cudaGetLastError%' OR value LIKE 'cudaPeekAtLastError%' OR value LIKE 'cudaStreamIsCapturing%' OR " \
-                    "value LIKE 'cudaThreadExchangeStreamCaptureMode%' OR value LIKE 'cuGetProcAddress%')"  # fmt: skip
+                    "value LIKE 'cudaThreadExchangeStreamCaptureMode%' OR value LIKE 'cuGetProcAddress%' OR value LIKE " \
+                    "'cuKernelGet%' OR value LIKE 'cudaGetFuncBySymbol%' OR value LIKE 'cudaStreamGetCaptureInfo%')"  # fmt: skip
             file.execute(f"CREATE TABLE {table} AS SELECT * FROM whole.{table} WHERE {own} ORDER BY start")
         used = " UNION ".join(
             f"SELECT {column} FROM {table}" for table, columns in IDS.items() if table in have for column in columns

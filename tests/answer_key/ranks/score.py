@@ -1,9 +1,9 @@
 """Score what the reports say of captures of run.py against cases.toml: prints totals, and writes a row for each capture.
 
-    python tests/answer_key/ranks/score.py --half tuned|blind|blind_2 [FOLDER]
+    python tests/answer_key/ranks/score.py --half tuned|blind|blind_2|blind_3 [FOLDER]
 
 FOLDER has NAME.NUMBER.sqlite of each capture; without it, captures.tar.xz is unpacked. Rows stand in latest_HALF.csv; those of the
-first look at a blind set stay in first_look.csv or first_look_2.csv, which are never written again.
+first look at a blind set stay in first_look.csv, first_look_2.csv or first_look_3.csv, which are never written again.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ def main() -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path, nargs="?")
-    parser.add_argument("--half", choices=["tuned", "blind", "blind_2"], required=True)
+    parser.add_argument("--half", choices=["tuned", "blind", "blind_2", "blind_3"], required=True)
     parser.add_argument("--only", default="")
     options = parser.parse_args()
     times = json.loads(pack.TIMES.read_text(encoding="utf-8"))
