@@ -72,7 +72,8 @@ def _until(file: sqlite3.Connection) -> float:
     if file.execute("SELECT count(*) FROM CUPTI_ACTIVITY_KIND_RUNTIME").fetchone()[0] < MANY:
         return 1e18
     steps = file.execute(f"SELECT start, globalTid FROM NVTX_EVENTS WHERE {NAME} = 'step' ORDER BY start").fetchall()
-    return float(steps[STEPS * len({thread for _, thread in steps})][0])
+    first_out = STEPS * len({thread for _, thread in steps})
+    return float(steps[first_out][0]) if first_out < len(steps) else 1e18  # already left out
 
 
 def _alike(columns: Columns, before: bool) -> Any:
