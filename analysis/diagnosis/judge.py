@@ -27,6 +27,11 @@ SURE_OF_CLEAN = 0.9
 # that get this verdict have nothing to win, and by the rule of succession 7 of 11 would.
 SURE_AT_DRAM = 0.65
 LEAST_GAIN = 0.05  # of a kernel's time: less is noise in any capture
+REMOVES = (
+    "bytes",
+    "issue slots",
+    "roof",
+)  # models of cures that remove work: near a roof, they have to lower the bound
 NEEDED = ("duration_ns", "inst_issued", "dram_read_bytes", "dram_write_bytes", "stall_long_scoreboard",
           "occupancy_achieved_frac")  # fmt: skip
 IMPOSSIBLE = 1.15  # of a unit's peak: counters of several passes differ by less than this
@@ -34,6 +39,9 @@ IMPOSSIBLE = 1.15  # of a unit's peak: counters of several passes differ by less
 # fill one to 79 % or more, or queue for a pipe that no counter shows.
 FILLED = 0.75
 LEAST_SURE = 0.36  # of the causes' likelihoods: of sets left out, 1 cause of 5 was right from 0.30 to 0.36
+LEAST_ALIKE = (
+    0.2  # the same before refutations: costs 1 cause of 310, halves advice on clean kernels that take 1.3 times as long
+)
 SURE_OF_COUNTERS = 0.5  # 17 of 27 causes that only the counters named, left out of their fit, were right
 UNSEEN = 0.02  # the likelihood of a cause that a rule finds, though no known kernel of this cause looks like it
 
@@ -207,11 +215,12 @@ def _weighed(e: Evidence, rules: tuple[Rule, ...], fired: Bools, may: Bools, abl
     share = np.stack([chances[one].to_numpy() if one in chances else np.zeros(len(e.rows)) for one in causes])
     share = np.where(of > 0, (share + UNSEEN) * of, share + UNSEEN / len(causes))
     refuted = np.stack([able[own == at].any(axis=0) & ~may[own == at].any(axis=0) for at in range(len(causes))])
+    alike = share / np.maximum(share.sum(axis=0), 1e-9)  # refuting one cause makes no other one likelier
     share = np.where(refuted, 0, share)
     share /= np.maximum(share.sum(axis=0), 1e-9)
     removes = np.asarray([rule.model in ("issue slots", "roof") for rule in rules])[:, None]  # instructions
     waits = ~full_pipe(e) & (e.roof < FILLED) & (removes | (e.busy["issue"] < FILLED))
-    return share[own], may & ~(of > 0)[own] & waits & (share[own] >= LEAST_SURE)
+    return share[own], may & ~(of > 0)[own] & waits & (share[own] >= LEAST_SURE) & (alike[own] >= LEAST_ALIKE)
 
 
 def _one_each(fired: Bools, weighed: Bools, gain: Floats, rules: tuple[Rule, ...]) -> Bools:
@@ -233,11 +242,13 @@ def _fired(e: Evidence, rules: tuple[Rule, ...], fit: Bools, able: Bools) -> tup
     for rule, known in zip(rules, able, strict=True):
         if rule.better:
             settled[rule.defect] = settled.get(rule.defect, np.zeros(len(known), bool)) | known
-    fires, may, gains = [], [], []
+    fires, may, gains, least = [], [], [], e.after()
     for rule, known in zip(rules, able, strict=True):
         asked = rule.better | ~settled.get(rule.defect, np.zeros(len(known), bool))
         at_roof = (e.roof >= AT_ROOF) & ~np.isin(e.nearest, rule.cuts)
-        gain = np.nan_to_num(1 - rule.after(e) / e.time)
+        after = rule.after(e)
+        gain = np.nan_to_num(1 - after / e.time)
+        at_roof |= (rule.model in REMOVES) & (e.roof >= FILLED) & (after > (1 - LEAST_GAIN) * least)
         tests = (rule.refutes, NOWHERE.get(rule.defect))
         wrong = np.any([np.zeros(len(known), bool), *(test(e) for test in tests if test)], axis=0)
         may.append(fit & known & ~wrong & ~at_roof & (gain >= LEAST_GAIN))

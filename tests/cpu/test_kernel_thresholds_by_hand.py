@@ -165,8 +165,8 @@ OF_INSTRUCTIONS = (
     Case(instructions.RULES[1], _(threads_per_inst=23.9, busy_issue=0.61), (_(threads_per_inst=24), _(busy_issue=0.6)), (),
          (_(threads_per_inst=28.5),), (_(threads_per_inst=28),),
          ((_(floor_issue=3200, threads_per_inst=16), 2600.0), (_(floor_xu=3200, threads_per_inst=16), 2600.0))),
-    Case(instructions.RULES[2], _(busy_issue=0.61, inst_issued=1000, flops_fp32=639, busy_dram=0.11, tensor_flops=0, shared=0),
-         (_(busy_issue=0.6), _(flops_fp32=640), _(busy_dram=0.1), _(tensor_flops=1), _(shared=1)),
+    Case(instructions.RULES[2], _(busy_issue=0.61, inst_issued=1000, flops_fp32=639, busy_dram=0.11, tensor_flops=0, shared=0, at_mio_throttle=0.0041),
+         (_(busy_issue=0.6), _(flops_fp32=640), _(busy_dram=0.1), _(tensor_flops=1), _(shared=1), _(at_mio_throttle=0.004)),
          (), (_(flops_fp32=16_001),), (_(flops_fp32=16_000),), left=((_(floor_issue=6000), 3000.0), *gone("l1", "xu"))),
     Case(instructions.RULES[3], _(busy_xu=0.61, flops_fp32=1251, functions=1000),
          (_(busy_xu=0.6), _(busy_fp64=0.01), _(flops_fp32=1250)),
@@ -373,7 +373,9 @@ NO_SHARED = (_(shared=0, at_mio_throttle=1.0), _(shared=1, at_mio_throttle=0.2))
 NO_BARRIER = (_(at_barrier=0.049), _(at_barrier=0.05))
 ABSENT = {
     "narrow_accesses": (_(sectors=4), _(sectors=3.9)), "wide_data": (_(busy_dram=0.49), _(busy_dram=0.5)),
-    "block_order_l2": (_(busy_dram=0.3, dram_read_bytes=2, written=1.1), _(busy_dram=0.3, dram_read_bytes=2, written=1)), "uncoalesced_loads": (_(sectors=4), _(sectors=4.1)),
+    "block_order_l2": (_(busy_dram=0.3, dram_read_bytes=2, written=1.1), _(busy_dram=0.3, dram_read_bytes=2, written=1)), "uncoalesced_loads": (_(sectors=4), _(sectors=4.1, at_long_scoreboard=0.05, at_lg_throttle=0.0)),
+    "strided_sectors": (_(coalescing_load_frac=0.91), _(coalescing_load_frac=0.9)),
+    "partial_sector_writes": (_(dram_read_bytes=109, l2_read_bytes=100, stored=100), _(dram_read_bytes=111, l2_read_bytes=100, stored=100)),
     "needless_barriers": (_(at_barrier=0.0), _(at_barrier=0.01)), "uneven_warps": NO_BARRIER,
     "one_warp_reduction": NO_BARRIER,
     "no_overlap": (_(at_long_scoreboard=0.02, at_barrier=0.02), _(at_long_scoreboard=0.03, at_barrier=0.02)),

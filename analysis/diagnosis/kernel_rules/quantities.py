@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from analysis.diagnosis.evidence import SECTOR, WARP, Bools, Evidence, Floats
+from analysis.diagnosis.evidence import MEMORY, SECTOR, WARP, Bools, Evidence, Floats
 
 STALLS = ("stall_long_scoreboard", "stall_short_scoreboard", "stall_mio_throttle", "stall_wait", "stall_barrier")
 TRAFFIC = ("dram_read_bytes", "dram_write_bytes", "l2_read_bytes", "l2_write_bytes")
@@ -474,14 +474,21 @@ def unqueued_shared(e: Evidence) -> Bools:
     return np.asarray((e.shared <= 0) | (e.queue < 0.2))
 
 
+def unloading(e: Evidence) -> Bools:
+    """Return whether hardly a warp waits for loads, and every unit is idle but those that compute."""
+    memory = np.max(np.stack([e.busy[name] for name in MEMORY]), axis=0)
+    return np.asarray((e.waits("long_scoreboard", "lg_throttle") < 0.05) & (memory < 0.3))
+
+
 # Where a cause cannot be, whatever rules and weights say: its unit has no work, or nothing waits for it.
 NOWHERE: dict[str, Callable[[Evidence], Bools]] = {
     "narrow_accesses": lambda e: e.sectors >= LINE,
     "wide_data": lambda e: e.busy["dram"] < HALF,
-    "block_order_l2": lambda e: (
-        (e.busy["dram"] < 0.3) | (e.written > HALF * e["dram_read_bytes"])
-    ),  # reads what it writes
-    "uncoalesced_loads": lambda e: e.sectors <= LINE,
+    # a kernel that writes half of what it reads, or more, hardly reads it twice
+    "block_order_l2": lambda e: (e.busy["dram"] < 0.3) | (e.written > HALF * e["dram_read_bytes"]),
+    "uncoalesced_loads": lambda e: (e.sectors <= LINE) | unloading(e),
+    "strided_sectors": lambda e: e["coalescing_load_frac"] > 0.9,
+    "partial_sector_writes": lambda e: unasked(e) < 0.1 * e.stored,
     "needless_barriers": lambda e: e.waits("barrier") <= 0,
     "uneven_warps": lambda e: e.waits("barrier") < 0.05,
     "one_warp_reduction": lambda e: e.waits("barrier") < 0.05,
