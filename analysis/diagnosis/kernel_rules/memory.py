@@ -360,13 +360,13 @@ RULES = (
             (e.busy["dram"] > 0.7)
             & (e["dram_read_bytes"] > 10 * e.written)
             & (reuse(e) < 2.1)
-            & (e["flops_fp32"] < np.where(e.closed, 0.6, 0.2) * e["dram_read_bytes"])
+            & (flops(e) < np.where(e.closed, 0.6, 0.2) * e["dram_read_bytes"])
         ),
         lambda e: e.after(dram=e.floors["dram"] / 8, l2=e.floors["l2"] / 8, l1=e.floors["l1"] / 8),
         0.5,
         "bytes",
-        "DRAM limits the kernel. It reads its data once, writes little, and computes in FP32 on fewer than four in "
-        "five words, or is a library's and reads what its caller stores in FP32. Its lanes execute fewer instructions "
+        "DRAM limits the kernel. It reads its data once, writes little, and computes on fewer than four in five "
+        "words, or is a library's and reads what its caller stores in FP32. Its lanes execute fewer instructions "
         "than they load bytes, so an element has more than a byte. So only fewer bytes an element make it faster. "
         "Counters do not tell the values of the elements.",
         "The values need all their bits, loads use a part of their sectors (coalescing_load_frac), or the kernel "
