@@ -257,7 +257,7 @@ def test_the_committed_capture_is_still_what_is_asked_for() -> None:
         "launch__occupancy_limit_registers", "launch__occupancy_limit_shared_mem", "launch__occupancy_limit_warps",
         "launch__occupancy_limit_blocks", "launch__shared_mem_per_block", "launch__waves_per_multiprocessor",
         "sm__cycles_active.avg", "sm__cycles_elapsed.avg", "smsp__thread_inst_executed_per_inst_executed.ratio",
-        "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.pct",
+        "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.ratio",
     }  # fmt: skip
     status = committed.folder("overview") / "captures" / "ncu.json"
     captured = json.loads(status.read_text())["metrics"]
