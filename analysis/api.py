@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 import pandas as pd
@@ -22,7 +22,7 @@ from analysis import pipeline, studies
 from analysis.capture.load import load as read
 from analysis.capture.model import Capture
 from analysis.capture.text import locale_style
-from analysis.formats import csv_text, system, writing
+from analysis.formats import system, writing
 from analysis.formats.comparison import Comparison
 from analysis.formats.errors import UsageError
 from analysis.formats.report import Report
@@ -55,8 +55,15 @@ def analyse(capture: Capture, *, extrapolate: bool = False, only: str | None = N
     """
     built = pipeline.analyse(capture, declared(capture), extrapolate=extrapolate, only=only)
     lanes = None if only else lanes_of(built.facts)  # before the copy that draws: both take much memory
-    drawn = system.aside(lambda: pipeline.draw(built, only=only))
-    return Analysis(built.report, built.tables, built.declared, drawn, only, lanes)
+    draw: Callable[[], tuple[Report, Images]] = lambda: pipeline.draw(built, only=only)  # noqa: E731
+    write: Callable[[], dict[str, bytes]] = lambda: pipeline.write(built, only=only)  # noqa: E731
+    drawn = system.aside(both := lambda: (draw(), write()))
+    if drawn is both:  # without another core, nobody may want the files
+        return Analysis(built.report, built.tables, built.declared, draw, write, only, lanes)
+    made = cache(drawn)
+    return Analysis(
+        built.report, built.tables, built.declared, lambda: made()[0], lambda: built.csv | made()[1], only, lanes
+    )
 
 
 def compare(
@@ -87,6 +94,7 @@ class Analysis:
     tables: dict[str, pd.DataFrame]
     declared: list[Declaration]
     drawn: Callable[[], tuple[Report, Images]]
+    written: Callable[[], dict[str, bytes]]  # files of tables, by name
     only: str | None = None
     lanes: Lanes | None = None  # the host's side of the timeline
 
@@ -146,14 +154,9 @@ class Analysis:
 
     def _files(self) -> dict[str, bytes]:
         """Return the files of the report: name relative to its folder -> content."""
-        listed = {entry.name for entry in self.without_figures.tables}
-        declared = {one.name: one for one in self.declared if isinstance(one, Table)}
-        written = {
-            f"tables/{name}.csv": csv_text.written(declared[name].filed(rows)).encode()
-            for name, rows in self.tables.items()
-            if (name in listed if self.only is None else name.startswith(self.only))
-        }
-        texts = self._texts() if self.only is None else {}
+        texts = self._texts() if self.only is None else {}  # while the others are made
+        csv = self.written()
+        written = {f"tables/{name}.csv": csv[name] for name in self.tables if name in csv}
         for name, image in self.images.items():
             written |= {f"figures/{name}.{suffix}": content for suffix, content in image.items()}
         return written | {name: text.encode() for name, text in texts.items()}

@@ -91,10 +91,17 @@ class Facts:
             self._built[build] = build(self)
         return self._built[build]
 
+    def built(self, build: Callable[[Facts], Built]) -> Built | None:
+        """Return what `build` has made of these facts; None if nobody has needed it."""
+        return self._built.get(build)
+
     def begin(self, builds: Sequence[Callable[[Facts], Any]]) -> None:
-        """Build these on another core, if one is there, until the first of them is needed."""
-        if not self.gpu_ops.empty:  # which all of them need
-            self._begun = builds, system.aside(lambda: [self.once(build) for build in builds])
+        """Build these on another core, until the first of them is needed; if none is there, build each when needed."""
+        if self.gpu_ops.empty:  # which all of them need
+            return
+        work = lambda: [self.once(build) for build in builds]  # noqa: E731
+        if (answers := system.aside(work)) is not work:
+            self._begun = builds, answers
 
     # Tables that other parts need: each attribute is the rows of the table
 

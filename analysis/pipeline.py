@@ -4,7 +4,7 @@ Each part of a report is declared beside the function that builds it (`analysis.
 the declared parts in the order of their needs.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 
@@ -21,6 +21,7 @@ from analysis.diagnosis.lines import with_lines
 from analysis.diagnosis.spans import show_findings
 from analysis.diagnosis.step_tables import answer_steps
 from analysis.facts import Facts
+from analysis.formats import csv_text
 from analysis.formats.report import (
     LOST,
     Condition,
@@ -43,6 +44,7 @@ CAPTION = ("GPU", "workload", "SM clock", "ncu cache control")  # conditions in 
 # Tables of every launch that rest on no answer about the steps, which needs them late or never.
 ASIDE = ("devices", "ranks", "operations")
 ASIDE_IF_FEW = ("fusion", "fusion_check", "launch_times")  # their launches, made twice, take a third of the memory
+LONG = ("operations", "launch_times")  # of these, the CSV files are made aside as well
 FEW = 3_000_000
 Tables = dict[str, pd.DataFrame]
 
@@ -66,6 +68,7 @@ class Built:
     tables: Tables
     facts: Facts
     declared: list[Declaration]
+    csv: dict[str, bytes]  # files of tables, by name, if they were made aside
 
 
 def analyse(
@@ -77,12 +80,15 @@ def analyse(
     `extrapolate`: give kernels without counters those of a sibling. `only`: the beginning of the names of the tables to
     build. Such a report has no findings, missing data and notes, because these need the other tables.
     """
+    written: dict[str, Callable[[Facts], bytes]] = {}
     facts, declared = Facts(capture, extrapolate=extrapolate), declarations() if declared is None else list(declared)
     tables = [one for one in declared if isinstance(one, Table) and (only is None or one.name.startswith(only))]
     tables = [table for table in tables if facts.is_program or not table.always]
     if only is None:
         names = ASIDE if len(capture.gpu_ops) > FEW else (*ASIDE_IF_FEW, *ASIDE)
-        facts.begin([*(table for table in tables if table.name in names), operation_rows, measure_steps])
+        aside = [table for table in tables if table.name in names]
+        written = {table.name: table.as_csv for table in aside if table.name in LONG}
+        facts.begin([*aside, *written.values(), operation_rows, measure_steps])
     built = {table: facts.once(table) for table in tables}
     listed = {table: rows for table, rows in built.items() if len(rows) or table.always}
     whole = only is None
@@ -108,7 +114,8 @@ def analyse(
         files=[ReadFile(file.name, file.kind, file.rows) for file in capture.files],
         notes=every(declared, "note", facts) if whole else [],
     )
-    return Built(report, {table.name: rows for table, rows in listed.items()}, facts, declared)
+    csv = {name: text for name, made in written.items() if (text := facts.built(made))}
+    return Built(report, {table.name: rows for table, rows in listed.items()}, facts, declared, csv)
 
 
 def draw(built: Built, *, only: str | None) -> tuple[Report, dict[str, dict[str, bytes]]]:
@@ -131,6 +138,17 @@ def draw(built: Built, *, only: str | None) -> tuple[Report, dict[str, dict[str,
             files = [f"figures/{drawn.name}.{suffix}" for suffix in sorted(image, reverse=True)]
             listed.append(ReportFigure(drawn.name, files, picture.of, drawn.caption))
     return structs.replace(report, figures=listed), images
+
+
+def write(built: Built, *, only: str | None) -> dict[str, bytes]:
+    """Return the CSV files that are not made yet, by table; of a report with `only` those that it writes."""
+    declared = {one.name: one for one in built.declared if isinstance(one, Table)}
+    listed = {entry.name for entry in built.report.tables}
+    return {
+        name: csv_text.written(declared[name].filed(rows)).encode()
+        for name, rows in built.tables.items()
+        if name not in built.csv and (name in listed if only is None else name.startswith(only))
+    }
 
 
 def _drawn(picture: Picture, facts: Facts, caption: str) -> Iterator[Drawn]:

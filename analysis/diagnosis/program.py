@@ -149,10 +149,19 @@ def _around(root: _Node, path: str) -> list[_Node]:
 
 
 def _rows(node: _Node, order: dict[str, int], total: float) -> Iterator[dict[str, Any]]:
+    yield _row(node, total)
+    for inner in sorted(
+        node.inner.values(), key=lambda one: (order.get(one.range, len(order)), -one.time_ns, one.range)
+    ):
+        yield from _rows(inner, order, total)
+    for one in sorted(node.leaves, key=lambda one: (-one.time_ns, one.name)):
+        yield _row(one, total)
+
+
+def _row(node: _Node, total: float) -> dict[str, Any]:
     leaf = node.kind in ("kernel", _OF_COPIES)
-    longest = max(node.parts, key=lambda part: (node.parts[part], part), default="unknown")
     complete = node.roof_time is not None and node.time_ns > 0
-    yield {
+    return {
         "range": node.range,
         "kernel": node.name or pd.NA,
         "kind": node.kind,
@@ -164,15 +173,9 @@ def _rows(node: _Node, order: dict[str, int], total: float) -> Iterator[dict[str
         "dram_bytes": pd.NA if node.bytes is None else node.bytes,
         "roof_frac": node.roof if leaf else (node.roof_time or 0.0) / node.time_ns if complete else None,
         "gain_ns": node.time_ns * (1 - min(node.roof, 1.0)) if leaf and node.roof is not None else pd.NA,
-        "bound": node.bound or longest,
+        "bound": node.bound or max(node.parts, key=lambda part: (node.parts[part], part), default="unknown"),
         "tier": "counters" if node.roof is not None or (complete and not leaf) else "timing",
     }
-    for inner in sorted(
-        node.inner.values(), key=lambda one: (order.get(one.range, len(order)), -one.time_ns, one.range)
-    ):
-        yield from _rows(inner, order, total)
-    for one in sorted(node.leaves, key=lambda one: (-one.time_ns, one.name)):
-        yield from _rows(one, order, total)
 
 
 def _idle_ns(facts: Facts) -> float:

@@ -3,7 +3,7 @@
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from analysis.formats import symbols
@@ -50,6 +50,11 @@ def begun(told: str) -> str:
     return begin(told) if re.match(r"[a-z]+ ", told) else told
 
 
+@lru_cache(maxsize=1 << 16)
+def _library(name: str) -> str:
+    return next((one for one, pattern in _LIBRARIES if pattern.search(name)), "")
+
+
 def library_of(names: Iterable[object], times: Iterable[float]) -> str:
     """Return pytorch, jax, cupy or cuda: the library that launches most of the GPU's time, by the names of kernels.
 
@@ -60,7 +65,7 @@ def library_of(names: Iterable[object], times: Iterable[float]) -> str:
         by_name[str(name)] = by_name.get(str(name), 0.0) + ns
     known: dict[str, float] = {}
     for name, ns in by_name.items():
-        if library := next((one for one, pattern in _LIBRARIES if pattern.search(name)), ""):
+        if library := _library(name):
             known[library] = known.get(library, 0.0) + ns
     enough = sum(known.values()) > 0.05 * sum(by_name.values()) or any("at::native" in name for name in by_name)
     return max(known, key=lambda name: known[name]) if enough else "cuda"

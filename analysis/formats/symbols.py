@@ -213,26 +213,29 @@ WIDTH = 60  # letters of a kernel's name wherever there is room
 _WRAPPERS = frozenset({"Kernel", "Kernel2", "kernel", "device_kernel", "_kernel_agent"})
 
 
-@lru_cache(maxsize=1 << 16)
 def short(name: str, width: int = WIDTH) -> str:
     """Return a display name, at most `width` characters, ending with … if it was cut.
 
     It is the function. If a template only wraps the work (elementwise kernels, cutlass), it also has the wrapped
     function.
     """
-    function = base(name)
-    arguments = _split_template(key(name))[1]
-    text = function
-    if arguments:
-        words = [w for w in _HINT.findall(arguments) if w not in _GENERIC and not w.startswith("gpu_kernel_impl")]
-        first = re.split("[,<]", arguments)[0]
-        if function in _WRAPPERS and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_:]{7,}", first):
-            text = first.split("::")[-1]
-        elif function in _WRAPPERS:
-            text = "::".join(_split_template(key(name))[0].split("::")[-2:])
-        elif words:
-            text = f"{function}<{words[0]}>"
+    text = _shown(name)
     return text if len(text) <= width else text[: max(width - 1, 0)] + "…"
+
+
+@lru_cache(maxsize=1 << 16)
+def _shown(name: str) -> str:
+    function = base(name)
+    path, arguments = _split_template(key(name))
+    if not arguments:
+        return function
+    if function in _WRAPPERS:
+        first = re.split("[,<]", arguments)[0]
+        wraps = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_:]{7,}", first)
+        return first.split("::")[-1] if wraps else "::".join(path.split("::")[-2:])
+    words = (found[1] for found in _HINT.finditer(arguments))
+    word = next((one for one in words if one not in _GENERIC and not one.startswith("gpu_kernel_impl")), "")
+    return f"{function}<{word}>" if word else function
 
 
 def short_all(names: Iterable[str], width: int = WIDTH) -> dict[str, str]:

@@ -4,7 +4,6 @@ Files keep base units (ns, byte, FLOP/s, 0-1); only the views write µs, MB and 
 hostile text and passes through here.
 """
 
-import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -178,7 +177,7 @@ def clean(value: Any) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def _clean(text: str) -> str:
-    spaced = re.sub(r"\s+", " ", text).strip()
+    spaced = " ".join(text.split())
     if spaced.isprintable():
         return spaced
     # Cc, Cf, Cs: a newline breaks tables, a bidi override reorders a page, a surrogate cannot be encoded

@@ -47,7 +47,7 @@ _LAUNCHES = re.compile(r"(cu|hip)(da)?LaunchKernel|cu(da)?Memcpy\w*Async|cu(da)?
 _RECORD = re.compile(r"cu(da)?EventRecord")
 _QUERY = re.compile(r"(cu|hip)(da)?(Stream|Event)Query")
 _WAIT = re.compile(r"cu(da)?StreamWaitEvent")
-_WHOLE_SM = re.compile(r"gemm|nvjet|cutlass|xmma|flash|fmha|wgmma", re.IGNORECASE)  # one block takes a whole SM
+_WHOLE_SM = ("gemm", "nvjet", "cutlass", "xmma", "flash", "fmha", "wgmma")  # one block takes a whole SM
 SMS = 132  # of an H100 or H200; the grids of a GPU that no file describes are held against it, too
 IGNORED = re.compile(r"cuProfiler|cudaProfiler")
 
@@ -320,14 +320,18 @@ class _Frame:
     def attach(self) -> None:
         """Find the call of each operation by its process and the start of the call."""
         ops, calls = self.ops, self.calls
-        outer = calls["outer"].to_numpy(np.int64)
+        both = np.concatenate([calls["pid"].to_numpy(np.int64), ops["process"].to_numpy(np.int64)])
+        process = pd.factorize(both)[0]
         at = ops["api_start_ns"].to_numpy(dtype=np.int64, na_value=-1)
-        by_time = {
-            (pid, start): place
-            for pid, start, place in zip(calls["pid"].tolist(), calls["start_ns"].tolist(), outer.tolist(), strict=True)
-        }
-        known = zip(ops["process"].tolist(), at.tolist(), strict=True)
-        self.call = np.array([by_time.get(one, -1) for one in known], dtype=np.int64)
+        start = np.concatenate([calls["start_ns"].to_numpy(np.int64), at])
+        # the last call of a process that began at that time
+        order = np.lexsort((np.arange(len(start)), start, process))
+        known = np.maximum.accumulate(np.where(order < len(calls), np.arange(len(order)), -1))
+        last = np.empty(len(order), np.int64)
+        last[order] = np.where(known >= 0, order[known], -1)
+        last = last[len(calls) :]
+        same = (last >= 0) & (process[last] == process[len(calls) :]) & (start[last] == at)
+        self.call = np.where(same, np.append(calls["outer"].to_numpy(np.int64), -1)[last], -1)
         self._leave_watchers()
 
     def _leave_watchers(self) -> None:
@@ -488,18 +492,18 @@ def _causes(
 
 def _fill(ops: pd.DataFrame, sms: int = SMS) -> Floats:
     """Return the share of a GPU of so many SMs that the blocks of each kernel fill (0–1); copies fill none."""
-    shapes = ops["grid"].astype(str) + "x" + ops["block"].astype(str)
-    share, blocks = {}, {}
-    for shape in shapes.unique():
-        parts = [int(part) if part.isdigit() else None for part in shape.split("x")]
+    (grid, grids), (block, blocks) = (pd.factorize(ops[name].astype(str)) for name in ("grid", "block"))
+    shape, pairs = pd.factorize(grid * len(blocks) + block)
+    shapes = [f"{grids[pair // len(blocks)]}x{blocks[pair % len(blocks)]}" for pair in pairs.tolist()]
+    share, waves = np.empty(len(shapes)), np.empty(len(shapes))
+    for at, text in enumerate(shapes):
+        parts = [int(part) if part.isdigit() else None for part in text.split("x")]
         size = [part for part in parts if part is not None]
         threads = max(math.prod(size[3:6]), 64) if len(size) == 6 else 0
-        share[shape] = min(1.0, math.prod(size[:3]) * threads / (sms * 1024)) if threads else 1.0
-        blocks[shape] = math.prod(part for part in parts[:3] if part is not None)
-    fill = shapes.map(share).to_numpy(np.float64)
-    names = ops["name"].astype(object)
-    product = names.map({name: bool(_WHOLE_SM.search(str(name))) for name in names.unique()}).to_numpy(bool)
-    fill = np.where(product, np.minimum(shapes.map(blocks).to_numpy(np.float64) / sms, 1.0), fill)
+        share[at] = min(1.0, math.prod(size[:3]) * threads / (sms * 1024)) if threads else 1.0
+        waves[at] = min(math.prod(part for part in parts[:3] if part is not None) / sms, 1.0)
+    product = holds(ops["name"], lambda name: any(map(str(name).lower().__contains__, _WHOLE_SM))).to_numpy(bool)
+    fill = np.where(product, waves[shape], share[shape])
     return np.where(ops["kind"].astype(str) == "kernel", fill, 0.0)
 
 

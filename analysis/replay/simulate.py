@@ -190,11 +190,14 @@ def _room(graph: Graph, queues: dict[int, int], epoch: IntArray, before: Floats)
         return [], np.zeros(0)
     first = np.full(len(graph.c_start) + 1, np.inf)
     np.minimum.at(first, graph.o_call[graph.o_call >= 0], graph.o_start[graph.o_call >= 0])
+    calls = np.array(sorted(queues))
+    for seq in np.unique(graph.c_seq[calls]):
+        rows = np.flatnonzero(graph.c_seq == seq)[::-1]
+        first[rows] = np.minimum.accumulate(first[rows])  # of all later calls
     nodes, when = [], []
-    for call in sorted(queues):
-        later = first[call:-1][graph.c_seq[call:] == graph.c_seq[call]]
+    for call in calls.tolist():
         nodes.append((_QUEUED, call, queues[call], int(epoch[call]), float(before[call])))
-        when.append(min(float(graph.c_end[call]), float(later.min())) - 0.5)
+        when.append(min(float(graph.c_end[call]), float(first[call])) - 0.5)
     return nodes, np.array(when)
 
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 import pandas as pd
 
+from analysis.formats import csv_text
 from analysis.formats.report import Missing
 
 if TYPE_CHECKING:
@@ -196,6 +197,11 @@ class Table(Declaration):
         }
         inert = {name: _inert(rows[name]) for name in rows.select_dtypes(["str", "category", "object"])}
         return rows.assign(**whole, **inert)
+
+    def as_csv(self, facts: Facts) -> bytes:
+        """Return the CSV file of the table; b"" without rows."""
+        rows = facts.once(self)
+        return csv_text.written(self.filed(rows)).encode() if len(rows) else b""
 
     def empty(self) -> pd.DataFrame:
         """Return the table without rows."""

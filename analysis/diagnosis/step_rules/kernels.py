@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -350,6 +351,7 @@ def pointwise(view: View) -> Bools:
     return np.asarray(view.kernels & (view.each(_pointwise, bool) | single))
 
 
+@lru_cache(maxsize=1 << 16)
 def _pointwise(name: str) -> bool:
     if "triton_" in name or re.search(r"_fusion|multi_tensor_apply|foreach", name):
         return False  # a compiler, or a library, has fused this
