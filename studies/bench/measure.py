@@ -153,14 +153,14 @@ def memory_of_nans(like: Any) -> Iterator[None]:
 
 
 def pieces(op: Op, inputs: tuple[Any, ...], results: tuple[Any, ...]) -> Iterator[tuple[Any, Any]]:
-    """Yield (inputs, results) of slices along the first axis, or whole if it is the only one.
+    """Yield (inputs, results) of slices along the first axis, or whole if it is the only one or a result sums over it.
 
     Operands without that axis stay whole.
     """
-    if len(op.axes) == 1:
+    axis = op.axes[0]
+    if len(op.axes) == 1 or any(tensor.role == "out" and axis not in tensor.axes for tensor in op.tensors):
         yield inputs, results
         return
-    axis = op.axes[0]
     roles = [[tensor.axes[0] == axis for tensor in op.tensors if tensor.role == role] for role in ("in", "out")]
     first = next(value for value, sliced in zip(inputs, roles[0], strict=False) if sliced)
     length = first.shape[0]
