@@ -22,9 +22,9 @@ struct CrossEntropyCall {
 };
 
 #ifdef KERNEL_LEDGER_BINDING  // how tensors become a call
-#include "binding.h"
-
 #include <tuple>
+
+#include "binding.h"
 
 using Launcher = cudaError_t (*)(const CrossEntropyCall&);
 
@@ -34,8 +34,15 @@ inline CrossEntropyCall call_of(const torch::Tensor& logits, const torch::Tensor
                   target.device() == logits.device() && target.scalar_type() == at::kLong,
               "cross_entropy takes logits (N, V) and int64 targets (N,) on one GPU");
   loss = torch::empty({logits.size(0)}, logits.options());
-  return {logits.const_data_ptr(), target.const_data_ptr<int64_t>(), loss.mutable_data_ptr(), nullptr, 0.0f,
-          count_rows("cross_entropy", logits), static_cast<int>(logits.size(1)), dtype, current_stream()};
+  return {logits.const_data_ptr(),
+          target.const_data_ptr<int64_t>(),
+          loss.mutable_data_ptr(),
+          nullptr,
+          0.0f,
+          count_rows("cross_entropy", logits),
+          static_cast<int>(logits.size(1)),
+          dtype,
+          current_stream()};
 }
 
 template <Launcher LAUNCH>

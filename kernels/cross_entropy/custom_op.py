@@ -1,4 +1,4 @@
-"""Register `torch.ops.kernel_ledger.cross_entropy(logits, target, variant)` and `cross_entropy_gradient` with PyTorch."""
+"""Register `torch.ops.kernel_ledger.cross_entropy(logits, target, variant)` and `cross_entropy_gradient`."""
 
 from typing import Any
 

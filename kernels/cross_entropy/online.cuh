@@ -38,8 +38,8 @@ __device__ __forceinline__ Powers merged_in_block(Powers powers) {
   const auto join = [](Powers own) {
 #pragma unroll
     for (int offset = 16; offset > 0; offset >>= 1)
-      own = merge(own, {__shfl_xor_sync(0xffffffffu, own.largest, offset),
-                        __shfl_xor_sync(0xffffffffu, own.sum, offset)});
+      own = merge(own,
+                  {__shfl_xor_sync(0xffffffffu, own.largest, offset), __shfl_xor_sync(0xffffffffu, own.sum, offset)});
     return own;
   };
   __shared__ Powers partial[THREADS / 32];

@@ -37,7 +37,9 @@ __global__ void __launch_bounds__(THREADS)
     const float factor = wanted.factor(powers, scale);
     for (int column = threadIdx.x; column < columns; column += THREADS) {
       const float power = exp_fast(to_float(row[column]) - largest) * factor;
-      to[column] = from_float<T>(wanted.ignored ? 0.0f : column == wanted.column ? wanted.gradient(powers, scale) : power);
+      to[column] = from_float<T>(wanted.ignored            ? 0.0f
+                                 : column == wanted.column ? wanted.gradient(powers, scale)
+                                                           : power);
     }
   }
 }

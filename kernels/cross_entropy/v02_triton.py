@@ -16,7 +16,14 @@ import triton.language as tl
 
 @triton.jit
 def cross_entropy_v02_triton(
-    loss, gradient, logits, target, scale, columns, GRADIENT: tl.constexpr, BLOCK: tl.constexpr  # noqa: N803
+    loss,
+    gradient,
+    logits,
+    target,
+    scale,
+    columns,
+    GRADIENT: tl.constexpr,  # noqa: N803
+    BLOCK: tl.constexpr,  # noqa: N803
 ):
     """One row."""
     row = tl.program_id(0).to(tl.int64)

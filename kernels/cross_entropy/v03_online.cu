@@ -90,10 +90,9 @@ static cudaError_t launch(const CrossEntropyCall& call) {
   if (call.gradient && apart % 16) return cross_entropy_v01_passes(call);
   const auto kernel = call.gradient ? cross_entropy_v03_online<T, true> : cross_entropy_v03_online<T, false>;
   static const bool waits = compiled_to_wait(kernel);
-  const cudaError_t status =
-      launch_overlapped(kernel, waits, static_cast<int>(call.rows), THREADS, call.stream,
-                        static_cast<const T*>(call.logits), call.target, static_cast<T*>(call.loss),
-                        static_cast<T*>(call.gradient), call.scale, call.columns);
+  const cudaError_t status = launch_overlapped(
+      kernel, waits, static_cast<int>(call.rows), THREADS, call.stream, static_cast<const T*>(call.logits), call.target,
+      static_cast<T*>(call.loss), static_cast<T*>(call.gradient), call.scale, call.columns);
   RETURN_IF_LAUNCH_FAILED();
   return status;
 }

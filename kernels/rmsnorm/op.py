@@ -164,11 +164,9 @@ def _prepared_torch_backward(gradient: Any, x: Any, weight: Any, eps: float) -> 
     return functools.partial(backward, gradient, x, shape, scales, weight, [True, True])
 
 
-def torch_backward(gradient: Any, x: Any, weight: Any, eps: float) -> tuple[Any, Any]:
-    """PyTorch's backward kernels on a GPU, its operations elsewhere."""
-    if x.is_cuda:
-        return _prepared_torch_backward(gradient, x, weight, eps)()  # type: ignore[no-any-return]
-    return backward_chain(gradient, x, weight, eps)
+def torch_fused_backward(gradient: Any, x: Any, weight: Any, eps: float) -> Any:
+    """PyTorch's backward kernels, behind its forward kernel for the scales."""
+    return _prepared_torch_backward(gradient, x, weight, eps)()
 
 
 def liger_rmsnorm(x: Any, weight: Any, eps: float) -> Any:
@@ -205,6 +203,7 @@ VARIANTS = (
         "Liger's kernel in Triton, 2 element passes",
         liger_rmsnorm,
         unfused_bytes,
+        finite_only=True,
         cannot=_triton_takes,
     ),
     cuda_variant(
@@ -238,11 +237,14 @@ VARIANTS = (
 )
 
 BACKWARD_VARIANTS = (
+    torch_variant("a launch for each operation", backward_chain, backward_unfused_bytes),
     torch_variant(
-        "two launches or more; the sums over rows read both operands again",
-        torch_backward,
+        "PyTorch's backward kernels, with the scales of its forward pass; that of the weight reads both operands again",
+        torch_fused_backward,
         backward_unfused_bytes,
+        name="torch_fused",
         prepared=_prepared_torch_backward,
+        finite_only=True,
     ),
     compile_variant("the sums over rows read both operands again", backward_chain, backward_unfused_bytes),
     library_variant(
@@ -252,6 +254,7 @@ BACKWARD_VARIANTS = (
         liger_backward,
         lambda shape, dtype: backward_bytes(shape, dtype) + 4 * shape[0],
         prepared=_prepared_liger_backward,
+        finite_only=True,
         cannot=_triton_takes,
     ),
     cuda_variant(
@@ -339,7 +342,7 @@ RMSNORM_BACKWARD = register(
         flops=lambda shape: 12 * math.prod(shape),
         flops_why="an element costs 12: square, weight, two products and sums, scale, and three for either gradient",
         variants={variant.name: variant for variant in BACKWARD_VARIANTS},
-        chain=("rms_norm_backward",),
+        chain=("square", "mean", "rsqrt", "mul", "sum"),
         best="v05_persistent",
     )
 )

@@ -23,10 +23,10 @@ struct RmsnormCall {
 };
 
 #ifdef KERNEL_LEDGER_BINDING  // how tensors become a call
-#include "binding.h"
-
 #include <algorithm>
 #include <tuple>
+
+#include "binding.h"
 
 using Launcher = cudaError_t (*)(const RmsnormCall&);
 

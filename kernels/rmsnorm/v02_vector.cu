@@ -21,7 +21,8 @@ cudaError_t rmsnorm_v01_block(const RmsnormCall& call);
 
 namespace {
 constexpr int64_t AHEAD_BYTES = int64_t{RMSNORM_V02_AHEAD_MB} << 20;  // distance of the prefetch into L2
-constexpr int EARLY_COUNT = RMSNORM_V02_EARLY;  // with up to so many packets a thread, the weight is loaded with the row
+constexpr int EARLY_COUNT =
+    RMSNORM_V02_EARLY;  // with up to so many packets a thread, the weight is loaded with the row
 }  // namespace
 
 // G threads per row have COUNT packets of WIDTH elements each: COUNT * G * WIDTH >= C. A block has ROWS rows.
@@ -62,8 +63,7 @@ __global__ void __launch_bounds__(G* ROWS)
     if (!EARLY) weights[k] = Packet<T, WIDTH>::load(weight + column);
     float value[WIDTH];
 #pragma unroll
-    for (int j = 0; j < WIDTH; ++j)
-      value[j] = to_float(loaded[k].values[j]) * scale * to_float(weights[k].values[j]);
+    for (int j = 0; j < WIDTH; ++j) value[j] = to_float(loaded[k].values[j]) * scale * to_float(weights[k].values[j]);
     Packet<T, WIDTH>::scaled(value, 1.0f).store(out + start + column);
   }
 }
@@ -73,10 +73,10 @@ static cudaError_t launch_rows(const RmsnormCall& call) {
   const int rows = static_cast<int>(call.rows);
   const auto kernel = rmsnorm_v02_vector<T, COUNT, G, ROWS>;
   static const bool waits = compiled_to_wait(kernel);
-  const cudaError_t status = launch_overlapped(
-      kernel, waits, (rows - 1) / ROWS + 1, G * ROWS, call.stream, static_cast<const T*>(call.x),
-      static_cast<const T*>(call.weight), static_cast<T*>(call.out), rows, call.columns, call.eps,
-      static_cast<int>(AHEAD_BYTES / (call.columns * static_cast<int64_t>(sizeof(T)))));
+  const cudaError_t status =
+      launch_overlapped(kernel, waits, (rows - 1) / ROWS + 1, G * ROWS, call.stream, static_cast<const T*>(call.x),
+                        static_cast<const T*>(call.weight), static_cast<T*>(call.out), rows, call.columns, call.eps,
+                        static_cast<int>(AHEAD_BYTES / (call.columns * static_cast<int64_t>(sizeof(T)))));
   RETURN_IF_LAUNCH_FAILED();
   return status;
 }

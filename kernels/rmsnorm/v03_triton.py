@@ -34,7 +34,7 @@ def rmsnorm_v03_triton_backward(out, sums, gradient, x, weight, rows, columns, e
     weights = tl.load(weight + column, mask=inside, other=0.0).to(tl.float32)
     total = tl.zeros([BLOCK], tl.float32)
     for row in range(tl.program_id(0), rows, tl.num_programs(0)):
-        start = row.to(tl.int64) * columns
+        start = tl.cast(row, tl.int64) * columns
         value = tl.load(x + start + column, mask=inside, other=0.0).to(tl.float32)
         given = tl.load(gradient + start + column, mask=inside, other=0.0).to(tl.float32)
         scale = 1.0 / tl.sqrt(tl.sum(value * value, axis=0) / columns + eps)

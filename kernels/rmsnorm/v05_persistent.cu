@@ -100,8 +100,7 @@ __global__ void __launch_bounds__(G* ROWS, BLOCKS<COUNT>)
         result[j] = scale * (given * to_float(weights[k].values[j]) - z * mean);
         sum[k][j] += given * z;
       }
-      if (column < columns)
-        Part::scaled(result, 1.0f).store(out + static_cast<int64_t>(row) * columns + column);
+      if (column < columns) Part::scaled(result, 1.0f).store(out + static_cast<int64_t>(row) * columns + column);
       values[k] = next_values[k], gradients[k] = next_gradients[k];
     }
   }
@@ -134,7 +133,8 @@ __global__ void __launch_bounds__(G* ROWS, BLOCKS<COUNT>)
 
 // of_weight = the sum of `count` rows; a block has QUADS * 4 columns, and each of its LANES every LANESth row.
 template <typename T>
-__global__ void __launch_bounds__(LANES* QUADS) rmsnorm_v05_sum(const float* sums, T* of_weight, int count, int columns) {
+__global__ void __launch_bounds__(LANES* QUADS)
+    rmsnorm_v05_sum(const float* sums, T* of_weight, int count, int columns) {
   __shared__ float4 partial[LANES][QUADS];
   let_next_start();
   const int quad = threadIdx.x % QUADS, lane = threadIdx.x / QUADS;
@@ -163,10 +163,9 @@ static cudaError_t launch_rows(const RmsnormCall& call) {
   const int blocks = (rows - 1) / ROWS + 1 < most ? (rows - 1) / ROWS + 1 : most;
   const auto kernel = rmsnorm_v05_persistent<T, COUNT, G, ROWS>;
   static const bool waits = compiled_to_wait(kernel);
-  cudaError_t status = launch_overlapped(kernel, waits, blocks, G * ROWS, call.stream,
-                                         static_cast<const T*>(call.gradient), static_cast<const T*>(call.x),
-                                         static_cast<const T*>(call.weight), static_cast<T*>(call.out), call.workspace,
-                                         rows, call.columns, call.eps);
+  cudaError_t status = launch_overlapped(
+      kernel, waits, blocks, G * ROWS, call.stream, static_cast<const T*>(call.gradient), static_cast<const T*>(call.x),
+      static_cast<const T*>(call.weight), static_cast<T*>(call.out), call.workspace, rows, call.columns, call.eps);
   RETURN_IF_LAUNCH_FAILED();
   if (status != cudaSuccess) return status;
   status = launch_overlapped(rmsnorm_v05_sum<T>, waits, (call.columns - 1) / (QUADS * 4) + 1, LANES * QUADS,

@@ -134,8 +134,11 @@ def test_current_stream_and_graph(op, variant, first):
         assert torch.equal(value, reference)
 
 
+FEEDING = [op for op in OTHERS if op.name != "cross_entropy"]  # whose losses are no logits
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("op", OTHERS, ids=[op.name for op in OTHERS])
+@pytest.mark.parametrize("op", FEEDING, ids=[op.name for op in FEEDING])
 def test_chained_launches_read_what_the_one_before_wrote(op, dtype):
     """Launches overlap: each waits for the one before. Chains give the same bits as launches one at a time."""
     check_chain(op, dtype, chains.shape_of(op))
@@ -247,3 +250,14 @@ def test_gpt2_with_fused_ops_gives_the_logits_of_the_torch_ops(dtype):
             # rounded to bf16 some fifty times in either model
             limit = 1e-4 if dtype == torch.float32 else 0.1
             assert float((got - expected).abs().max()) < limit * float(expected.abs().max())
+
+
+@pytest.mark.parametrize("variant", ["v01_passes", "triton", "v03_online", "v04_cluster", "v04_in_place"])
+def test_targets_of_cross_entropy_outside_the_row_are_nan(variant):
+    op = ops()["cross_entropy_gradient"]
+    logits, target, scale = op.make_inputs((9, 50257), "bfloat16", device="cuda")
+    target[0], target[1], target[2] = 50257, -1, -100
+    gradient, losses = op.variants[variant].fn(logits, target, scale)
+    assert losses.isnan().tolist() == gradient.isnan().all(1).tolist() == [True, True, *[False] * 7]
+    assert losses[2] == 0
+    assert not gradient[2].any()
