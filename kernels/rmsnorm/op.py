@@ -195,7 +195,8 @@ def _triton_takes(shape: Shape, dtype: str) -> str:
 
 
 VARIANTS = (
-    torch_variant("one launch, 2 element passes", rmsnorm_chain, unfused_bytes),
+    # PyTorch's kernel has NaN in other places than float64 at one hostile input, so only its random inputs are checked
+    torch_variant("one launch, 2 element passes", rmsnorm_chain, unfused_bytes, finite_only=True),
     compile_variant("one kernel, 2 element passes", rmsnorm_chain, minimum_bytes),
     library_variant(
         "liger",
