@@ -14,6 +14,7 @@ help() { sed -n '2,11s/^# \?//p' "$0"; }
 [[ $# == 1 && $1 != -* ]] || { help >&2 && exit 2; }
 cd "$(dirname "$0")/.." && out=$(mkdir -p "$1" && cd "$1" && pwd) || exit 2
 export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH} NCCL_NVLS_ENABLE=0 # with NVLink multicast, a GPU sends less than the tensor has
+export XLA_FLAGS="--xla_gpu_autotune_level=0 --xla_gpu_enable_triton_gemm=false" # tuned under ncu, JAX takes minutes
 form=tests/samples/gpt_steps.py cores=$(($(nproc) / 2))
 step() { # NAME COMMAND…
   local from=$SECONDS code=0
