@@ -12,22 +12,24 @@ from analysis.replay import changes
 from analysis.replay.graph import Graph
 
 LEAST = 0.01  # of the step: shorter products cannot save more
-# Time of a product with aligned operands, at least and at most, if the library now loads one element at a time, or two
-# or four. In lecture_waves.csv of H100 and H200, BF16 products of 1,780 to 2,056 took 0.16 to 0.27 (36 pairs) and 0.25
-# to 0.43 (28 pairs) of the time that those with the next odd sizes below took. Products that memory limits win less.
-ONE, FEW = (0.5, 0.16), (0.8, 0.25)
+# Part of its time that a product takes with aligned operands, at most and at least, if the library loads one element of
+# 16 bits at a time, or two or four, or one or two of TF32. GPT-2's products of 64 tokens and more on an H200
+# (tests/answer_key/alignment.csv) took 0.127 to 0.356, 0.296 to 0.629, and 0.329 to 0.767; the most by 64 tokens, where
+# memory limits. BF16 products of 1,780 to 2,056 on H100 and H200 (lecture_waves.csv): 0.16 to 0.27, and 0.25 to 0.43.
+# Changed after measuring: before, 0.5 and 0.16 of one element, also of TF32, and 0.8 and 0.25 of two or four.
+ONE, FEW, TF32 = (0.4, 0.12), (0.65, 0.25), (0.8, 0.3)
 PADDED = 64  # elements: 128 bytes of 16 bits, so that each row begins at a line of L2
 
 
 def propose(view: View) -> Iterator[Proposal]:
     """Propose to pad the sizes of these products."""
-    elements = view.each(symbols.elements_of_odd_operands, int)
-    odd = view.kernels & (elements > 0)
+    odd = view.kernels & view.each(symbols.is_for_odd_operands, bool)
     time, count = view.time(odd), round(view.of_step(np.count_nonzero(odd)))
     if view.share(time) < LEAST:
         return
 
-    least, most = (np.where(elements == 1, *pair) for pair in zip(ONE, FEW, strict=True))
+    least = view.each(lambda name: _parts(name)[0], float)
+    most = view.each(lambda name: _parts(name)[1], float)
 
     def aligned(base: Graph, share: float) -> Graph:
         return changes.scale(base, odd, least + share * (most - least))
@@ -47,6 +49,13 @@ def propose(view: View) -> Iterator[Proposal]:
         most_ns=view.of_step((view.graph.o_duration * (1 - most))[odd].sum()),
         wrong_if="all sizes are multiples already, and only a view begins at an odd element",
     )  # fmt: skip
+
+
+def _parts(name: str) -> tuple[float, float]:
+    """Return which part of the time of such a product an aligned one takes, at most and at least."""
+    if symbols.multiple_of_operands(name) == 4:
+        return TF32
+    return ONE if symbols.elements_of_odd_operands(name) == 1 else FEW
 
 
 def _size(place: str, multiple: int) -> int:
