@@ -22,6 +22,9 @@ The prediction, second version, fixed after blind_measured and before blind_meas
   A slope surely above EXPOSED is 1. Merged parts win at most what the replay says; so do parts that are surely neither
   HIDDEN nor EXPOSED and have no removal. The host saves at most what the GPU's own path leaves, with its events and
   copies; dropped calls save at most the replay's highest end, too.
+- Since blind_measured_5: what goes on the GPU takes the pause before it along, as far as the GPU's own path leaves it. A
+  range's time is a share of the step in the same rounds. Its virtual speed-up takes 0.9 of it away: a smaller part saves
+  at least its share, at most all of that, and at most what its delay says; the replay chooses between these.
 - No delay asks what another stream wins, so such changes have no prediction.
 """
 
@@ -47,6 +50,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(ROOT)]
 
+from harness.measure_fix.rounds import SPED_UP  # noqa: E402
 from tests.answer_key.measure import Program, programs  # noqa: E402
 
 ENDLESS, LIMIT_S, WORKERS = 100_000_000, 200, 4
@@ -146,7 +150,8 @@ class Gone:
     """What a change takes away in a capture, ns of a step: on the GPU, on the host; the step, bare, and what is left.
 
     `staged`: on the host, with what it does for a copy after that. `alone`: the changed step of a host that takes no
-    time. `most`: the replay's highest saving, of the step. `simpler`: the predictions of rivals.py.
+    time. `most`: the replay's highest saving, of the step. `simpler`: the predictions of rivals.py. `pauses`: before what
+    is gone on the GPU.
     """
 
     gpu: float
@@ -157,6 +162,7 @@ class Gone:
     alone: float
     most: float
     simpler: dict[str, float] = field(default_factory=dict)
+    pauses: float = 0.0
 
 
 def gone(capture: Path, change: list[str]) -> Gone:
@@ -172,18 +178,19 @@ def gone(capture: Path, change: list[str]) -> Gone:
     graph, changed = step.graph, changed_by(step.graph, 1.0)
     host = float((graph.c_gap + graph.c_own - changed.c_gap - changed.c_own).sum())
     staged = host + float((graph.c_tail - changed.c_tail).sum())
+    soon = np.minimum(changed.o_after, EVENT_NS)
     gpu = float((graph.o_duration - changed.o_duration).sum())
+    pauses = float((np.minimum(graph.o_after, EVENT_NS) - soon).sum())
     ranks = max(len(np.unique(graph.stream_pid[graph.o_stream])), 1)
     bare = float(np.mean(step.bare_ns))
     each = graph.steps * ranks
     left = (gpu / each, host / each, staged / each)
     none, at_once = np.zeros(len(graph.c_gap)), np.zeros(len(graph.o_start))
-    soon = np.minimum(changed.o_after, EVENT_NS)
     alone = simulate(replace(changed, c_gap=none, c_own=none, c_tail=none, o_lag=at_once, o_after=soon)).step_ns
     most = max(
         1 - simulate(changed_by(base, end)).step_ns / before for base, before in step.bases for end in (0.0, 1.0)
     )
-    return Gone(*left, step.run.step_ns, bare, alone, most, simpler(step, changed_by))
+    return Gone(*left, step.run.step_ns, bare, alone, most, simpler(step, changed_by), pauses / each)
 
 
 def usable(row: dict[str, Any]) -> float | None:
@@ -220,6 +227,7 @@ def predicted(
     delays, hosts = rows.get("delay", []), rows.get("host", [])
     if "--stream" in change or not found["idle_step_ns"] or not (delays or hosts):
         return None
+    delayed = [value for one in hosts if (value := usable(one)) is not None]
     speeding = [value for one in rows.get("virtual-host", []) if (value := usable(one)) is not None]
     bare = min([found["idle_step_ns"], *(one["step_ns"] for one in [*delays, *hosts])])
     faster = all(kind == "--scale" for kind in change[::2])  # its launches stay
@@ -229,9 +237,10 @@ def predicted(
     if any(usable(one) is None for one in [*delays, *([] if speeding else hosts)]):
         return replay if replay is None else max(min([replay, *(removed if faster else [])]), least)
     if speeding:
-        factor = float(change[change.index("--host") + 1].rpartition("=")[2])
-        part = max(one["part_ns"] for one in rows["virtual-host"]) / bare
-        return min(speeding[0] * part * (1 - factor), 1.0)
+        gone_part = 1 - float(change[change.index("--host") + 1].rpartition("=")[2])
+        part = max(one["part_ns"] / one["step_ns"] for one in rows["virtual-host"])
+        most = [speeding[0] * part * max(SPED_UP, gone_part), *(known * part * gone_part for known in delayed)]
+        return min([max(speeding[0] * part * gone_part, replay or 0.0), *most])
     calls = [one for one in hosts if one["target"] != LAUNCHES and one.get("part_ns")]
     if taken is None:
         return min(sum((usable(one) or 0.0) * one["part_ns"] for one in calls) / bare, 1.0) if calls else replay
@@ -242,7 +251,8 @@ def predicted(
     on_host, gone_host = max((usable(one) or 0.0 for one in hosts), default=0.0), taken.host
     if not hosts and "Host" in " ".join(change):
         on_host, gone_host = slope, taken.staged
-    on_gpu = min([slope * taken.gpu / bare, *removed])
+    gone_gpu = max(taken.gpu, min(taken.gpu + taken.pauses, bare - taken.alone))
+    on_gpu = min([slope * gone_gpu / bare, *removed])
     if slope or least > HIDDEN:
         on_gpu = max(on_gpu, min(least, taken.gpu / bare))
     host = on_host * gone_host * min(bare / taken.step, 1.0)

@@ -1,6 +1,7 @@
 """The answer key: its declarations, what was measured, its captures and its scores."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -137,3 +138,9 @@ def test_changes_become_delays_and_slopes_become_savings() -> None:
     assert saves(drop, row("delay", 1.0), row("remove", 0.6), of=half) == pytest.approx(0.4)
     host = [row("host", 0.9, width=0.5), row("virtual-host", 0.5, part_ns=4e5)]
     assert saves(["--host", "k=0.5"], *host) == pytest.approx(0.1)
+    for slope, said, won in ((1.0, 0.1, 0.504), (1.0, 0.6, 0.6), (1.0, 0.7, 0.63), (0.0, 0.1, 0.0)):
+        host = [row("host", slope), row("virtual-host", 0.8, part_ns=9e5)]
+        assert saves(["--host", "k=0.3"], *host, replay=said) == pytest.approx(won)
+    for alone, won in ((6e5, 0.3), (8e5, 0.2), (9.5e5, 0.1)):  # pauses go as far as the GPU's own path leaves them
+        apart = replace(taken, gpu=1e5, pauses=2e5, alone=alone)
+        assert saves(["--merge", "k"], row("delay", 1.0), of=apart, replay=0.4) == pytest.approx(won)
