@@ -4,7 +4,7 @@ python tests/answer_key/ranks/pack.py FOLDER            adds each NAME.sqlite to
 python tests/answer_key/ranks/pack.py --unpack FOLDER   writes FOLDER/NAME.sqlite for each capture
 
 To save room, times are rounded down, those of the host to 256 ns, those of the GPU to its 32 ns, and of a program with
-thousands of collectives the first four steps are kept.
+more than 5,000 calls the first four steps are kept.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CAPTURES = Path(__file__).resolve().parent / "captures.tar.xz"
 TIMES = CAPTURES.with_name("times.json")
 PRIVATE = {"uuid", "busLocation", "pciBusId"}  # columns that tell which machine it was
 TICK_NS, HOST_TICK_NS, HOST = 32, 256, {"CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS"}
-MANY, STEPS = 50_000, 4  # of an export with so many calls, only so many steps are kept
+MANY, STEPS = 5_000, 4  # of an export with so many calls, only so many steps are kept
 NAME = "coalesce(text, (SELECT value FROM StringIds WHERE id = textId))"  # of a range
 ALIKE = (
     "nameId",
