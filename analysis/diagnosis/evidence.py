@@ -231,10 +231,13 @@ class Evidence:
         """Return the time of uncounted special functions in ns: all the time, if nothing else explains the queue.
 
         An eighth of the issue slots fills the unit. Other explanations of the queue are fewer instructions, shared
-        memory, FP64 (conversions run there, too) and many loads. Warps that wait for data cannot queue.
+        memory (a word for each thread, or warps that wait for its results), FP64 (conversions run there, too) and many
+        loads. Warps that wait for data cannot queue.
         """
         slots = self["inst_issued"] * self.lanes_ns / self.limits.schedulers / self.time
-        others = (self.shared > 0) | (self.filled("flops_fp64") > 0) | (slots < 1 / 8)
+        results = self.waits("short_scoreboard") > self.waits("mio_throttle") / 8  # of shared memory
+        others = (self.shared > np.where(results, 0, 4 * self.threads)) | (self.filled("flops_fp64") > 0)
+        others |= slots < 1 / 8
         others |= self["global_load_requests"] * self.lanes_ns > self.time / 4
         full = (self.queue > 0.4) | (self.waits("mio_throttle") > 0.35 * (1 - self.waits("long_scoreboard")))
         return np.where(full & ~others, self.time, 0.0)

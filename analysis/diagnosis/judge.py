@@ -140,6 +140,8 @@ def unfit(e: Evidence) -> npt.NDArray[np.object_]:
     for name in NEEDED:
         why[(e[name] < 0) & (why == "")] = f"contradictory counters: {name} is below 0"
     impossible = {name: busy > IMPOSSIBLE for name, busy in e.busy.items() if name != "blocks"}
+    # lanes at different places of an array use a word of each sector; L1 serves four sectors of a line at once
+    impossible["l1"] &= e.busy["l1"] * (1 - 0.75 * e.filled("local_bytes") / e["l1_bytes"]) > IMPOSSIBLE
     impossible["occupancy"] = e["occupancy_achieved_frac"] > IMPOSSIBLE
     for name, broken in impossible.items():
         why[broken & (why == "")] = f"contradictory counters: {name} is above what the GPU can do"

@@ -14,6 +14,7 @@ from analysis.diagnosis.kernel_rules.quantities import (
     conflicting,
     exchanging,
     flops,
+    grid_meets,
     idle,
     many_issue,
     one_works,
@@ -28,12 +29,18 @@ RULES = (
     Rule(
         "needless_barriers",
         BARRIER_NEEDS,
-        lambda e: at_barriers(e) & (e.waits("long_scoreboard") < 0.1) & (e.busy["dram"] < HALF) & ~one_works(e),
+        lambda e: (
+            at_barriers(e)
+            & (e.waits("long_scoreboard") < 0.1)
+            & (e.busy["dram"] < HALF)
+            & (~one_works(e) | grid_meets(e))
+        ),
         lambda e: e.without(exchanging(e), issue=e.floors["issue"] / 2),
         0.7,
         "issue slots",
         "Warps spend a quarter of their time at barriers, although they load nothing between them. Such barriers can "
-        "only order accesses to shared memory. With less than a word there for each thread, waits for it go as well.",
+        "only order accesses to shared memory. With less than a word there for each thread, waits for it go as well. If "
+        "warps also wait for fences of memory, all blocks of the grid meet there.",
         "Warps read what other warps of the block wrote.",
         ("stall_barrier", "stall_long_scoreboard"),
     ),
@@ -79,7 +86,6 @@ RULES = (
         lambda e: (
             at_barriers(e)
             & (e.shared >= 4 * e.threads)
-            & ~(e.waits("membar") > 0.005)
             & np.where(one_works(e), scans(e), ~(e.waits("long_scoreboard") < 0.1))
         ),
         lambda e: e.without(e.waits("barrier"), issue=e.floors["issue"] / 4),

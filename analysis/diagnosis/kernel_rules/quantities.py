@@ -385,7 +385,20 @@ def one_works(e: Evidence) -> Bools:
 
 def scans(e: Evidence) -> Bools:
     """Return whether the few warps that work read what the others stored: they wait for shared memory meanwhile."""
-    return (e.shared >= 4 * e.threads) & (e.queue > 0.12 * (1 - e.waits("barrier")))
+    return (e.shared >= 4 * e.threads) & (e.queue > 0.12 * (1 - e.waits("barrier"))) & ~computes(e)
+
+
+def computes(e: Evidence) -> Bools:
+    """Return whether instructions do more than a quarter of the FLOPs that they could.
+
+    A sum of what others stored does at most that: each addition, half of a multiply-add, needs a load.
+    """
+    return useful(e) > 0.25
+
+
+def grid_meets(e: Evidence) -> Bools:
+    """Return whether warps wait for fences of memory beside barriers: blocks wait for each other, not only warps."""
+    return (e.waits("barrier") > 0.25) & (e.waits("membar") > 0.005)
 
 
 def flops(e: Evidence) -> Floats:
@@ -487,11 +500,13 @@ NOWHERE: dict[str, Callable[[Evidence], Bools]] = {
     # a kernel that writes half of what it reads, or more, hardly reads it twice
     "block_order_l2": lambda e: (e.busy["dram"] < 0.3) | (e.written > HALF * e["dram_read_bytes"]),
     "uncoalesced_loads": lambda e: (e.sectors <= LINE) | unloading(e),
+    # known kernels with scattered stores keep L2 busy for 7 % of the time or more, or DRAM for 12 %
+    "uncoalesced_stores": lambda e: np.maximum(e.busy["l2"], e.busy["dram"]) < 0.04,
     "strided_sectors": lambda e: e["coalescing_load_frac"] > 0.9,
     "partial_sector_writes": lambda e: unasked(e) < 0.1 * e.stored,
     "needless_barriers": lambda e: e.waits("barrier") <= 0,
-    "uneven_warps": lambda e: e.waits("barrier") < 0.05,
-    "one_warp_reduction": lambda e: e.waits("barrier") < 0.05,
+    "uneven_warps": lambda e: (e.waits("barrier") < 0.05) | grid_meets(e),
+    "one_warp_reduction": lambda e: (e.waits("barrier") < 0.05) | grid_meets(e) | computes(e),
     "no_overlap": lambda e: e.waits("long_scoreboard", "barrier") < 0.05,
     "shared_bank_conflicts": lambda e: unqueued_shared(e) | (e.busy["issue"] >= HALF),  # the others hide its passes
     "shared_instruction_bound": unqueued_shared,
