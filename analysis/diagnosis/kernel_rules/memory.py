@@ -18,6 +18,7 @@ from analysis.diagnosis.kernel_rules.quantities import (
     between,
     flops,
     from_l1,
+    half_used,
     idle,
     in_order,
     in_pieces,
@@ -373,6 +374,21 @@ RULES = (
         "computes in 16 bits.",
         ("dram_read_bytes", "flops_fp32", "inst_issued"),
         refutes=lambda e: (e["coalescing_load_frac"] < 0.9) | narrow(e),
+    ),
+    Rule(
+        "wide_data",
+        (*LOADS, *TRAFFIC, "coalescing_load_frac"),
+        lambda e: (e.busy["dram"] > 0.7) & half_used(e),
+        lambda e: e.after(dram=e.dram_ns(e["dram_read_bytes"] / 8, e.written), l2=e.floors["l2"] / 8, l1=0),
+        0.6,
+        "bytes",
+        "DRAM limits the kernel, and loads use half of its bytes or less, although several loads touch each sector. So "
+        "lanes use only a part of each element, such as the low word of an integer of 64 bits. The bound assumes "
+        "bytes, as nothing tells the values.",
+        "Loads use all bytes of the sectors that they touch.",
+        ("coalescing_load_frac", "global_load_bytes", "dram_read_bytes"),
+        ("dram",),
+        refutes=lambda e: ~half_used(e),
     ),
     Rule(
         "block_order_l2",
