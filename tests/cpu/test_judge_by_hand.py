@@ -41,6 +41,12 @@ def reads(share: float) -> dict[str, float]:
     return {"dram_read_bytes": share * (TIME - EMPTY_NS) * 1e-9 * LIMITS.dram_read_bytes_per_s}
 
 
+def loads(share: float, local: float = 0.0) -> dict[str, float]:
+    """Return loads that take this share of the time from L1 at 1 GHz, a part of them from local memory."""
+    l1_bytes = share * (TIME - EMPTY_NS) * LIMITS.l1_bytes * 132
+    return {"l1_bytes": l1_bytes, "local_bytes": local * l1_bytes, "sm_clock_hz": 1e9}
+
+
 def computes(share: float) -> dict[str, float]:
     """Return FP32 operations, two an instruction, that take this share of the lanes' time at 1 GHz."""
     lanes = LIMITS.fp32_lanes * 132
@@ -80,6 +86,10 @@ def told(found: Verdicts, row: int = 0) -> list[str]:
             reads(1.151) | {"occupancy_achieved_frac": 2.0},
             "contradictory counters: dram is above what the GPU can do",
         ),
+        (loads(1.149), ""),
+        (loads(1.151), "contradictory counters: l1 is above what the GPU can do"),
+        (loads(1.151, local=0.1), ""),  # of which a part reads arrays of local memory
+        (loads(4.0, local=0.9), "contradictory counters: l1 is above what the GPU can do"),
         ({"duration_ns": 0.0}, "contradictory counters: the kernel takes no time"),
         ({"grid": "900000000x1x1"}, ""),  # blocks may start faster than was measured
     ],

@@ -107,7 +107,9 @@ def test_what_the_counters_of_a_launch_tell(of: str, cells: dict[str, Any], valu
     ("blocks", _(grid="300x1x1", limits=_(block_start_cycles=2)), 600),
     ("xu", QUEUE, 1000),  # warps queue, and nothing else explains it
     ("xu", QUEUE | _(at_mio_throttle=0.35), 0),
-    ("xu", QUEUE | _(shared_bytes_per_block=1025), 0),
+    ("xu", QUEUE | _(shared_bytes_per_block=2048), 1000),  # a word a thread, and nothing waits for it
+    ("xu", QUEUE | _(shared_bytes_per_block=2049), 0),
+    ("xu", QUEUE | _(shared_bytes_per_block=1025, at_short_scoreboard=0.052), 0),
     ("xu", QUEUE | _(flops_fp64=1), 0),
     ("xu", QUEUE | _(inst_issued=49_999), 0),  # an eighth of 400,000 slots
     ("xu", QUEUE | _(global_load_requests=25_001), 0),

@@ -79,17 +79,19 @@ def gone(*units: str) -> tuple[tuple[dict[str, Any], float], ...]:
 
 BLOCKS = (
     Case(blocks.RULES[0], _(at_barrier=0.26, at_long_scoreboard=0.09, busy_dram=0.49),
-         (_(at_barrier=0.25), _(at_long_scoreboard=0.1), _(busy_dram=0.5), _(at_barrier=0.66)), left=BARRIER),
+         (_(at_barrier=0.25), _(at_long_scoreboard=0.1), _(busy_dram=0.5), _(at_barrier=0.66, at_membar=0.005)),
+         (_(at_barrier=0.66, at_membar=0.006),), left=BARRIER),
     Case(blocks.RULES[1], _(at_barrier=0.11, at_short_scoreboard=0.11, busy_issue=0.61, shared=1024, busy_fp32=0.24),
          (_(at_barrier=0.1), _(at_short_scoreboard=0.1), _(busy_issue=0.6), _(shared=1023), _(busy_fp32=0.25)),
          left=((_(flops_fp32=3.2e7, floor_issue=5000), 3500.0),)),  # 10^6 instructions, 400 a ns
     Case(blocks.RULES[2], _(at_barrier=0.75, at_long_scoreboard=0.09, shared=1024, at_short_scoreboard=0.029),
          (_(at_barrier=0.65), _(at_long_scoreboard=0.1), _(at_long_scoreboard=0.125), _(at_short_scoreboard=0.031)),
-         (_(at_barrier=0.66), _(at_long_scoreboard=0.13), _(at_short_scoreboard=0.031, shared=1023)), left=NO_WAIT),
+         (_(at_barrier=0.66), _(at_long_scoreboard=0.13), _(at_short_scoreboard=0.031, shared=1023),
+          _(at_short_scoreboard=0.031, inst_issued=1, flops_fp32=17)), left=NO_WAIT),
     Case(blocks.RULES[3], _(at_barrier=0.26, shared=1024, at_long_scoreboard=0.1),
-         (_(at_barrier=0.25), _(shared=1023), _(at_membar=0.006), _(at_long_scoreboard=0.09),
+         (_(at_barrier=0.25), _(shared=1023), _(at_long_scoreboard=0.09),
           _(at_barrier=0.75, at_long_scoreboard=0.0, at_short_scoreboard=0.029)),
-         (_(at_membar=0.005), _(at_barrier=0.75, at_long_scoreboard=0.0, at_short_scoreboard=0.031)),
+         (_(at_barrier=0.75, at_long_scoreboard=0.0, at_short_scoreboard=0.031, inst_issued=1, flops_fp32=16),),
          (_(at_short_scoreboard=0.26),), (_(at_short_scoreboard=0.25),),  # two of eight warps
          left=((_(at_barrier=1.0, floor_issue=5000), 2250.0), (_(at_barrier=0.25), 750_000.0))),
     Case(blocks.RULES[4], _(at_barrier=0.26, at_long_scoreboard=0.1, shared=1023),
@@ -236,9 +238,12 @@ OF_LAUNCHES = (
 LOCAL = _(local_bytes=12_801, l1_bytes=128_009)  # more than all SMs hold in a cycle, and than a tenth of what L1 moves
 NO_LOCAL = (_(l1_bytes=128_010), _(local_bytes=12_800, l1_bytes=1))
 SPILLS = ((_(spill_inst=0),), (_(spill_inst=1),))
+FEWER_OR_MORE = (_(stored=10, l2_write_bytes=5130), _(stored=10, l2_write_bytes=6667))  # 40 and 52 % of local_bytes
+ENOUGH = (_(stored=10, l2_write_bytes=5131), _(stored=10, l2_write_bytes=6666))
 OF_LOCAL = (
-    Case(local.RULES[0], LOCAL | _(registers=24), (*NO_LOCAL, _(registers=25), _(registers=16)), (), *SPILLS),
-    Case(local.RULES[1], LOCAL | _(registers=25), (*NO_LOCAL, _(registers=24)), (_(registers=16),), *SPILLS[::-1]),
+    Case(local.RULES[0], LOCAL | _(registers=24), (*NO_LOCAL, _(registers=25), _(registers=16), *FEWER_OR_MORE), ENOUGH, *SPILLS),
+    Case(local.RULES[1], LOCAL | _(registers=25), (*NO_LOCAL, _(registers=24)),
+         (_(registers=16), *(_(registers=24) | one for one in FEWER_OR_MORE)), *SPILLS[::-1]),
     Case(local.RULES[2], LOCAL | _(spill_inst=1), (*NO_LOCAL, _(spill_inst=0)), (), *SPILLS),
     Case(local.RULES[3], LOCAL | _(spill_inst=0), (*NO_LOCAL, _(spill_inst=1)), (), *SPILLS[::-1]),
     Case(local.RULES[4], LOADED | _(at_long_scoreboard=0.1, at_drain=0.1, at_short_scoreboard=0.1, busy_l2=0.09, wait_per_load=5001),
@@ -342,6 +347,11 @@ OF_MEMORY = (
          (_(dram_read_bytes=1249), _(dram_read_bytes=1501), _(stored=999), _(written=666), _(busy_dram=0.3), _(local_bytes=500),
           _(sectors=17.7)), (_(dram_read_bytes=1500), _(local_bytes=nan)), (_(dram_read_bytes=1249), _(coalescing_store_frac=0.96)),
          (_(dram_read_bytes=1250), _(coalescing_store_frac=0.95)), ((_(l2_read_bytes=3000, written=800), 3800 + 1000.0),)),
+    Case(memory.RULES[19], _(busy_dram=0.71, coalescing_load_frac=0.25, loaded=2000, dram_read_bytes=1000, l2_read_bytes=981, sectors=4.1, shared=0),
+         (_(busy_dram=0.7), _(coalescing_load_frac=0.28), _(loaded=1499), _(loaded=4001, coalescing_load_frac=0.1), _(l2_read_bytes=979),
+          _(sectors=4), _(sectors=17.7)), (_(coalescing_load_frac=0.27), _(loaded=1500), _(loaded=4000, coalescing_load_frac=0.1)),
+         (_(coalescing_load_frac=0.28),), (),
+         ((_(dram_read_bytes=8000, written=300), 1300 + 1500.0), (_(floor_l2=8000), 2000.0), *gone("l1"))),
 )  # fmt: skip
 CASES = (*BLOCKS, *FULL, *OF_INSTRUCTIONS, *OF_LAUNCHES, *OF_LOCAL, *OF_MEMORY)
 
@@ -374,6 +384,7 @@ NO_BARRIER = (_(at_barrier=0.049), _(at_barrier=0.05))
 ABSENT = {
     "narrow_accesses": (_(sectors=4), _(sectors=3.9)), "wide_data": (_(busy_dram=0.49), _(busy_dram=0.5)),
     "block_order_l2": (_(busy_dram=0.3, dram_read_bytes=2, written=1.1), _(busy_dram=0.3, dram_read_bytes=2, written=1)), "uncoalesced_loads": (_(sectors=4), _(sectors=4.1, at_long_scoreboard=0.05, at_lg_throttle=0.0)),
+    "uncoalesced_stores": (_(busy_dram=0.039), _(busy_l2=0.04)),
     "strided_sectors": (_(coalescing_load_frac=0.91), _(coalescing_load_frac=0.9)),
     "partial_sector_writes": (_(dram_read_bytes=109, l2_read_bytes=100, stored=100), _(dram_read_bytes=111, l2_read_bytes=100, stored=100)),
     "needless_barriers": (_(at_barrier=0.0), _(at_barrier=0.01)), "uneven_warps": NO_BARRIER,
@@ -400,3 +411,11 @@ def test_no_cause_is_where_its_unit_has_no_work() -> None:
     for cause, (absent, possible) in ABSENT.items():
         assert NOWHERE[cause](given(**absent))[0], cause
         assert not NOWHERE[cause](given(**possible))[0], cause
+
+
+def test_a_grid_that_meets_or_computes_reduces_nothing() -> None:
+    meets, less = _(at_barrier=0.26, at_membar=0.006), (_(at_barrier=0.25), _(at_membar=0.005))
+    for cause in ("uneven_warps", "one_warp_reduction"):
+        assert [NOWHERE[cause](given(**meets | one))[0] for one in ({}, *less)] == [True, False, False]
+    computes = [_(at_barrier=0.26, inst_issued=1, flops_fp32=flops) for flops in (16, 17)]
+    assert [NOWHERE["one_warp_reduction"](given(**one))[0] for one in computes] == [False, True]

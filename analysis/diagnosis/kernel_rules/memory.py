@@ -376,21 +376,6 @@ RULES = (
         refutes=lambda e: (e["coalescing_load_frac"] < 0.9) | narrow(e),
     ),
     Rule(
-        "wide_data",
-        (*LOADS, *TRAFFIC, "coalescing_load_frac"),
-        lambda e: (e.busy["dram"] > 0.7) & half_used(e),
-        lambda e: e.after(dram=e.dram_ns(e["dram_read_bytes"] / 8, e.written), l2=e.floors["l2"] / 8, l1=0),
-        0.6,
-        "bytes",
-        "DRAM limits the kernel, and loads use half of its bytes or less, although several loads touch each sector. So "
-        "lanes use only a part of each element, such as the low word of an integer of 64 bits. The bound assumes "
-        "bytes, as nothing tells the values.",
-        "Loads use all bytes of the sectors that they touch.",
-        ("coalescing_load_frac", "global_load_bytes", "dram_read_bytes"),
-        ("dram",),
-        refutes=lambda e: ~half_used(e),
-    ),
-    Rule(
         "block_order_l2",
         (*LOADS, *TRAFFIC, "minimum_bytes"),
         lambda e: (
@@ -454,5 +439,20 @@ RULES = (
         ("dram_read_bytes", "l2_read_bytes", "global_store_bytes"),
         ("dram", "l2"),
         refutes=lambda e: (unasked(e) < 0.25 * e.stored) | (e["coalescing_store_frac"] > 0.95),
+    ),
+    Rule(
+        "wide_data",
+        (*LOADS, *TRAFFIC, "coalescing_load_frac"),
+        lambda e: (e.busy["dram"] > 0.7) & half_used(e),
+        lambda e: e.after(dram=e.dram_ns(e["dram_read_bytes"] / 8, e.written), l2=e.floors["l2"] / 8, l1=0),
+        0.6,
+        "bytes",
+        "DRAM limits the kernel, and loads use half of its bytes or less, although several loads touch each sector. So "
+        "lanes use only a part of each element, such as the low word of an integer of 64 bits. The bound assumes "
+        "bytes, as nothing tells the values.",
+        "Loads use all bytes of the sectors that they touch.",
+        ("coalescing_load_frac", "global_load_bytes", "dram_read_bytes"),
+        ("dram",),
+        refutes=lambda e: ~half_used(e),
     ),
 )
