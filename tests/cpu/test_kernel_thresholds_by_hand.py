@@ -241,7 +241,8 @@ SPILLS = ((_(spill_inst=0),), (_(spill_inst=1),))
 FEWER_OR_MORE = (_(stored=10, l2_write_bytes=5130), _(stored=10, l2_write_bytes=6667))  # 40 and 52 % of local_bytes
 ENOUGH = (_(stored=10, l2_write_bytes=5131), _(stored=10, l2_write_bytes=6666))
 OF_LOCAL = (
-    Case(local.RULES[0], LOCAL | _(registers=24), (*NO_LOCAL, _(registers=25), _(registers=16), *FEWER_OR_MORE), ENOUGH, *SPILLS),
+    Case(local.RULES[0], LOCAL | _(registers=24), (*NO_LOCAL, _(registers=25), _(registers=16), *FEWER_OR_MORE), ENOUGH,
+         (*SPILLS[0], _(registers=25)), SPILLS[1]),
     Case(local.RULES[1], LOCAL | _(registers=25), (*NO_LOCAL, _(registers=24)),
          (_(registers=16), *(_(registers=24) | one for one in FEWER_OR_MORE)), *SPILLS[::-1]),
     Case(local.RULES[2], LOCAL | _(spill_inst=1), (*NO_LOCAL, _(spill_inst=0)), (), *SPILLS),
