@@ -39,8 +39,8 @@ RULES = (
         0.7,
         "issue slots",
         "Warps spend a quarter of their time at barriers, although they load nothing between them. Such barriers can "
-        "only order accesses to shared memory. With less than a word there for each thread, waits for it go as well. If "
-        "warps also wait for fences of memory, all blocks of the grid meet there.",
+        "only order accesses to shared memory. With less than a word there for each thread, waits for it go as well. "
+        "If warps also wait for fences of memory, all blocks of the grid meet there.",
         "Warps read what other warps of the block wrote.",
         ("stall_barrier", "stall_long_scoreboard"),
     ),

@@ -296,7 +296,7 @@ def capped(e: Evidence) -> Bools:
     """Return whether the kernel may use all registers of a cap, a multiple of eight, and stores as spills do.
 
     Kernels that spill use all. A compiler stores what it loads again, so at most half of the local bytes are stores.
-    Known kernels with spills have 0.43 to 0.50, arrays in others with such a number of registers less than 0.36 or 0.58.
+    Known kernels with spills have 0.43 to 0.50; those with as many registers and an array at most 0.36, or 0.58.
     """
     stores = (e["l2_write_bytes"] - e.stored) / e["local_bytes"]  # L1 writes through
     capped = (e["registers"] % 8 == 0) & (e["registers"] > LEAST_REGISTERS)
