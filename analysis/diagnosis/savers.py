@@ -159,7 +159,10 @@ def answer(view: View) -> StepAnswer:
     later = _later(view, firsts, rest) if firsts and firsts[0] is now[0] else []
     replayed = {one.key: one for one in (*found, *later)}
     first = sorted([*hidden, *now], key=lambda one: -weight(view, one))
-    return StepAnswer(view, tuple([*first, *perhaps, *later][:MOST]), tuple(replayed.values()))
+    shown = tuple([*first, *perhaps, *later][:MOST])
+    kept = {one.key for one in shown}
+    left = (one if one.key in kept else replace(one, run=None) for one in replayed.values())  # runs take much memory
+    return StepAnswer(view, shown, tuple(left))
 
 
 def _hidden(view: View, found: Sequence[Saver], now: Sequence[Saver]) -> tuple[Saver, ...]:

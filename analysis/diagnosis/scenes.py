@@ -1,7 +1,7 @@
 """Collect what lies in the stretch of the timeline that shows a finding, or in a step before and after its change."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -157,25 +157,29 @@ def _run_lanes(run: Run, chosen: Run, word: str, about: Bools) -> Iterator[Lane]
     begin = run.begin_ns + graph.steps // 2 * run.step_ns
     span = Span(0, max(round(run.step_ns), 1), "")
     pairs = [name.rpartition("/") for name in graph.stream_names]
-    streams = [
-        f"stream {number}" if len({gpu for gpu, *_ in pairs}) == 1 else f"{gpu}/{number}" for gpu, _, number in pairs
-    ]
+    one_gpu = len({gpu for gpu, *_ in pairs}) == 1
+    streams = [f"stream {number}" if one_gpu else f"{gpu}/{number}" for gpu, _, number in pairs]
     if len(set(graph.stream_pid.tolist())) > 1:
         streams = [f"{process_of(pid)}, {name}" for pid, name in zip(graph.stream_pid, streams, strict=True)]
     hosts = [f"host {pid}" if len(graph.seq_pid) > 1 else "host" for pid in graph.seq_pid]
-    names = of_each(graph.o_name, _shown, object)
-    kinds = np.where(about, "about", graph.o_kind.astype(str))
-    calls = np.where(graph.c_launches, "launch", "call")
+
+    def of_calls(own: IntArray) -> tuple[Any, Any]:
+        return graph.c_name[own], np.where(graph.c_launches[own], "launch", "call")
+
+    def of_ops(own: IntArray) -> tuple[Any, Any]:
+        kinds = np.where(about[own], "about", graph.o_kind[own].astype(str))
+        return of_each(graph.o_name[own], _shown, object), kinds
+
     tracks = (
-        (graph.c_seq, run.c_begin, run.c_end, graph.c_name, calls, hosts, chosen.graph.c_seq, MOST_THREADS),
-        (graph.o_stream, run.o_start, run.o_end, names, kinds, streams, chosen.graph.o_stream, MOST_STREAMS // 2),
+        (graph.c_seq, run.c_begin, run.c_end, of_calls, hosts, chosen.graph.c_seq, MOST_THREADS),
+        (graph.o_stream, run.o_start, run.o_end, of_ops, streams, chosen.graph.o_stream, MOST_STREAMS // 2),
     )
-    for track, starts, ends, titles, kind, labels, counted, most in tracks:
-        start, end = (np.round(one - begin).astype(np.int64) for one in (starts, ends))
-        inside = (start < span.end_ns) & (end > 0) & (end > start)
+    for track, starts, ends, texts, labels, counted, most in tracks:
         count = np.bincount(counted, minlength=len(labels))
         for number in sorted(np.argsort(-count, kind="stable")[:most].tolist()):
             if count[number]:
-                own = np.flatnonzero(inside & (track == number))
-                shown = [part[own].astype(str).tolist() for part in (titles, kind)]
-                yield Lane(f"{word}: {labels[number]}", _bars(span, start[own], end[own], *shown))
+                own = np.flatnonzero(track == number)
+                start, end = (np.round(one[own] - begin).astype(np.int64) for one in (starts, ends))
+                inside = (start < span.end_ns) & (end > 0) & (end > start)
+                shown = [part.astype(str).tolist() for part in texts(own[inside])]
+                yield Lane(f"{word}: {labels[number]}", _bars(span, start[inside], end[inside], *shown))

@@ -4,6 +4,7 @@ Imports only the standard library.
 """
 
 import contextlib
+import gc
 import os
 import pickle
 import signal
@@ -51,12 +52,14 @@ def aside(work: Callable[[], Made]) -> Callable[[], Made]:
     threads = [one for one in threading.enumerate() if one.name != "tqdm_monitor"]  # it only redraws bars of progress
     if min(cores, _most_cores) < 2 or len(threads) > 1:
         return work
+    gc.freeze()  # a search for garbage would write to the memory that both share, and so copy it
     answer = os.memfd_create("answer")  # unlike a pipe, it lets a copy that is done end, and give its memory back
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # threads of libraries, which wait for work
             copy = os.fork()
     except OSError:  # no process or no memory is left
+        gc.unfreeze()
         os.close(answer)
         return work
     if not copy:
@@ -64,6 +67,7 @@ def aside(work: Callable[[], Made]) -> Callable[[], Made]:
 
     def result() -> Made:
         unused.detach()
+        gc.unfreeze()
         status = _ended(copy)
         with open(answer, "rb") as file:
             file.seek(0)
@@ -89,6 +93,7 @@ def _ended(copy: int) -> int:
 
 def _end(answer: int, copy: int) -> None:
     """End a copy of a process whose answer nobody wants."""
+    gc.unfreeze()
     os.close(answer)
     os.kill(copy, signal.SIGKILL)
     os.waitpid(copy, 0)

@@ -128,9 +128,15 @@ class Graph:
         return own if own.any() else np.ones(len(own), bool)
 
 
+def sorted_places(number: IntArray) -> IntArray:
+    """Return the places of numbers by their size, equal ones in order; NumPy sorts those of 16 bits by their digits."""
+    few = len(number) and int(number.min()) >= 0 and int(number.max()) < 1 << 15
+    return np.argsort(number.astype(np.int16) if few else number, kind="stable")
+
+
 def rows_by(number: IntArray, count: int) -> list[IntArray]:
     """Return the places of each number below `count`, in order."""
-    order = np.argsort(number, kind="stable")
+    order = sorted_places(number)
     return np.split(order, np.searchsorted(number[order], np.arange(1, count)))
 
 

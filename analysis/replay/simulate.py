@@ -17,7 +17,7 @@ from weakref import ref
 import numpy as np
 
 from analysis.capture.model import IntArray
-from analysis.replay.graph import DEVICE, NONE, OPERATION, QUEUE, STREAM, Floats, Graph, rows_by
+from analysis.replay.graph import DEVICE, NONE, OPERATION, QUEUE, STREAM, Floats, Graph, rows_by, sorted_places
 
 MOST_PASSES = 5
 SETTLED = 0.002  # two passes whose times differ by less end the simulation
@@ -117,13 +117,13 @@ def _wide(columns: tuple[Any, ...], rows: IntArray) -> tuple[Any, ...] | None:
     """
     if len(rows) < _WIDEST or int(rows[-1]) - int(rows[0]) != len(rows) - 1:
         return None
-    kind, _, stream, _, _, _, _, dep, *_ = (column[rows] for column in columns)
+    kind, stream, dep = (columns[at][rows] for at in (0, 2, 7))
     if len(rows) < _WIDEST * np.bincount(stream).max() or (kind != _PLAIN).any() or (dep >= 0).any():
         return None
-    order = np.argsort(stream, kind="stable")
+    order = sorted_places(stream)
     first = np.flatnonzero(np.diff(stream[order], prepend=-1))
     place = np.arange(len(rows)) - np.repeat(first, np.diff(first, append=len(rows)))
-    by_place = np.argsort(place, kind="stable")
+    by_place = sorted_places(place)
     order, ends = order[by_place], np.cumsum(np.bincount(place)).tolist()
     parts = [slice(begin, end) for begin, end in pairwise([0, *ends])]
     return _WIDE, int(rows[0]), order, parts, *(column[rows[order]] for column in columns[1:7])
@@ -149,9 +149,10 @@ def _columns(graph: Graph, epoch: IntArray, before: Floats) -> tuple[Any, ...]:
         kind[(graph.o_kind == "kernel") & (kind != _BRANCH)] = _SHARED
     kind[graph.o_group >= 0] = _GROUP
     extra = np.where(graph.o_before >= 0, graph.o_before, graph.o_group)
+    short = np.int32  # a million operations have ten columns
     return (
-        kind, np.arange(len(call)), graph.o_stream, of_epoch, issued, after, graph.o_duration, graph.o_dep,
-        graph.o_dep_gap, extra,
+        kind.astype(np.int8), np.arange(len(call), dtype=short), graph.o_stream, of_epoch.astype(short), issued, after,
+        graph.o_duration, graph.o_dep, graph.o_dep_gap, extra.astype(short),
     )  # fmt: skip
 
 
@@ -246,8 +247,8 @@ def _simulated(graph: Graph, passes: int) -> Run:
             break
     call_begin, call_end = _call_times(graph, program, state)
     return Run(
-        graph, tuple(times), begin, state.end, np.array(state.start), np.array(state.done), np.array(state.why),
-        np.array(state.cause), call_begin, call_end, np.array(sorted(state.by), dtype=np.int64),
+        graph, tuple(times), begin, state.end, np.asarray(state.start), np.asarray(state.done), np.asarray(state.why),
+        np.asarray(state.cause), call_begin, call_end, np.array(sorted(state.by), dtype=np.int64),
         np.array([state.by[one] for one in sorted(state.by)], dtype=np.int64), state.alone,
     )  # fmt: skip
 
@@ -323,7 +324,7 @@ def _pass(graph: Graph, program: _Program, state: _State) -> None:
         kind = node[0]
         if kind >= _BLOCK:
             if kind == _WIDE:
-                _pass_wide(node, state, last)
+                _pass_wide(node, state, last, len(program.nodes) == 1)
             else:
                 special.host(node)
             continue
@@ -362,12 +363,15 @@ def _pass(graph: Graph, program: _Program, state: _State) -> None:
         state.end += max(float(graph.end_ns - graph.o_end.max(initial=graph.start_ns)), 0.0)
 
 
-def _pass_wide(node: tuple[Any, ...], state: _State, last: list[int]) -> None:
-    """Run the operations of many streams: the first of each, then the second of each, as a loop over them would."""
+def _pass_wide(node: tuple[Any, ...], state: _State, last: list[int], whole: bool) -> None:
+    """Run the operations of many streams: the first of each, then the second of each, as a loop over them would.
+
+    `whole`: there is no other node, so the times stay columns.
+    """
     _, low, order, parts, rows, stream, epoch, issued, after, duration = node
     begin = np.array(state.offsets)[epoch] + issued
-    tails, lasts = np.array(state.tails), np.array(last)
-    cause, end = np.full(len(rows), -1), np.empty(len(rows))
+    tails, lasts = np.array(state.tails), np.array(last, np.int32)
+    cause, end = np.full(len(rows), -1, np.int32), np.empty(len(rows))
     waits = np.zeros(len(rows), bool)
     for part in parts:
         own = stream[part]
@@ -379,12 +383,15 @@ def _pass_wide(node: tuple[Any, ...], state: _State, last: list[int]) -> None:
         ends = end[part] >= tails[own]
         tails[own[ends]], lasts[own[ends]] = end[part][ends], rows[part][ends]
     state.tails[:], last[:] = tails.tolist(), lasts.tolist()
-    back = np.empty(len(rows), np.int64)
+    back = np.empty(len(rows), np.int32)
     back[order] = np.arange(len(rows))
-    for to, values in (
-        (state.start, begin), (state.done, end), (state.why, np.where(waits, BY_STREAM, BY_HOST)), (state.cause, cause),
-    ):  # fmt: skip
-        to[low : low + len(rows)] = values[back].tolist()
+    why = np.where(waits, BY_STREAM, BY_HOST).astype(np.int8)
+    found = {"start": begin, "done": end, "why": why, "cause": cause}  # many runs are held
+    for name, values in found.items():
+        if whole:
+            setattr(state, name, values[back])
+        else:
+            getattr(state, name)[low : low + len(rows)] = values[back].tolist()
 
 
 def _main_hosts(graph: Graph) -> list[int]:
