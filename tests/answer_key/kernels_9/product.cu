@@ -304,7 +304,7 @@ void product_cases() {
   static bf16* states;
   cases.push_back({"propagate_waves", "no_tile", "", [] { propagate_waves<<<dim3(NX / 32, NY / 16, NZ), dim3(32, 16)>>>(A, C); }, [] { propagate_waves_in_planes<<<dim3(NX / 32, NY / 16, 4), dim3(32, 16)>>>(A, C, 64); }, C, N});
   cases.push_back({"attend_pages", "no_tile", "uncoalesced_loads", [] { attend_pages<0><<<QUERIES / 32, 256>>>(A, B, C); }, [] { attend_pages<1><<<QUERIES / 32, 256>>>(A, B, C); }, C, QUERIES});
-  cases.push_back({"combine_modes", "shared_instruction_bound", "", [] { combine_modes<<<dim3(32, 64), dim3(32, 32)>>>(A, B, C, 1024, 1024); }, [] { combine_features<<<dim3(16, 32), 256>>>(A, B, C, 1024, 1024); }, C, 2048 * 1024});
+  cases.push_back({"combine_modes", "shared_instruction_bound", "fp32_for_matrix", [] { combine_modes<<<dim3(32, 64), dim3(32, 32)>>>(A, B, C, 1024, 1024); }, [] { combine_features<<<dim3(16, 32), 256>>>(A, B, C, 1024, 1024); }, C, 2048 * 1024});
   cases.push_back({"smooth_spectra", "shared_instruction_bound", "", [] { smooth_spectra<0><<<32768, 256>>>((float4*)A, C); }, [] { smooth_spectra<1><<<32768, 256>>>((float4*)A, C); }, C, 1 << 25, false, [] {
     std::vector<float> v(36);
     for (int k = 0; k < 33; ++k) v[k] = 0.001f * (33 - std::abs(k - 16));
