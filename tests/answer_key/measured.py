@@ -1,7 +1,7 @@
 """Delay, in the running programs of the answer key, what their fixes change, and predict from that what these win.
 
     python tests/answer_key/measured.py run SET… --out FOLDER [--only REGEX] [--seconds N] [--each S]
-    python tests/answer_key/measured.py score FOLDER --gpu h100     writes measured.json (all of FOLDER) and measured.csv
+    python tests/answer_key/measured.py score FOLDER --gpu h100     writes measured.json.xz (all of FOLDER) and measured.csv
 
 SET/measured_first_look.csv has the first score of each pair of a set, and never changes a row. Column `gpu` names the GPU
 of what was won and of the capture, `slopes_gpu` that of the slopes; where they differ, the slopes are older.
@@ -33,6 +33,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import lzma
 import os
 import re
 import subprocess
@@ -61,7 +62,7 @@ COLUMNS = ("predicted", "won", "replay", "sum", "share")
 APART = 1.7  # quotient of two steps that are not the same step
 CALLS = re.compile("cuda|Malloc|Free|Synchronize|HostAlloc")
 LAUNCHES = "^cuLaunchKernel|^cuMemcpy.*Async|^cuMemset.*Async|^cuGraphLaunch"
-FILE, TABLE = HERE / "measured.json", HERE / "measured.csv"
+FILE, TABLE = HERE / "measured.json.xz", HERE / "measured.csv"
 
 
 def asked(change: list[str]) -> list[str]:
@@ -305,11 +306,12 @@ def write(path: Path, lines: list[dict[str, str]]) -> None:
 
 def score(folder: Path, gpu: str) -> None:
     """Write the table of all pairs that were measured, and the first look of each set that had none."""
-    known = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
+    known = json.loads(lzma.decompress(FILE.read_bytes())) if FILE.exists() else {}
     for path in sorted(folder.glob("*/*.json")):
         found = json.loads(path.read_text(encoding="utf-8")) | {"gpu": gpu}
         known.setdefault(path.parent.name, {}).setdefault(path.stem, found)
-    FILE.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    text = json.dumps(known, indent=1, sort_keys=True) + "\n"
+    FILE.write_bytes(lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME))
     with (HERE / "rivals.csv").open(encoding="utf-8", newline="") as file:
         rivals = {(row["set"], row["program"]): row for row in csv.DictReader(file)}
     lines = []

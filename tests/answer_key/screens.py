@@ -6,6 +6,7 @@ python tests/answer_key/screens.py
 from __future__ import annotations
 
 import json
+import lzma
 import sys
 import tempfile
 from pathlib import Path
@@ -40,7 +41,7 @@ def screen(name: str, program: str) -> str:
     """Return the first screen of form a of a program: to the end of its findings."""
     with tempfile.TemporaryDirectory() as where:
         folder = unpack(name, program, "h100", Path(where)) / "captures"
-        if slopes := json.loads((HERE / "measured.json").read_text(encoding="utf-8")).get(name, {}).get(program):
+        if slopes := json.loads(lzma.decompress((HERE / "measured.json.xz").read_bytes())).get(name, {}).get(program):
             (folder / MEASURED.name).write_text(json.dumps(slopes), encoding="utf-8")
         capture = load([folder])
     shown = render_terminal(pipeline.analyse(capture).report)
