@@ -308,7 +308,9 @@ def test_a_report_says_what_was_measured(tmp_path: Path) -> None:
     """The slopes of a pair of the answer key, beside its capture: its first finding has them, and the replay's."""
     program, score = "weights_cast", loaded("tests/answer_key/score.py")
     folder = score.unpack("blind_measured", program, "h100", tmp_path)
-    known = json.loads(lzma.decompress((ROOT / "tests/answer_key/measured.json.xz").read_bytes()))["blind_measured"][program]
+    known = json.loads(lzma.decompress((ROOT / "tests/answer_key/measured.json.xz").read_bytes()))["blind_measured"][
+        program
+    ]
     (folder / "captures" / MEASURED.name).write_text(json.dumps(known))
     assert report.main([str(folder), "--out", str(tmp_path / "report"), "--quiet"]) == 0
     first = json.loads((tmp_path / "report" / "report.json").read_text(encoding="utf-8"))["findings"][0]
