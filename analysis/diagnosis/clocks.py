@@ -50,8 +50,8 @@ def _lowered(facts: Facts, one: OfGpu) -> tuple[float, Claim] | None:
         kind=KIND,
         title=f"{name} lowers the clock of its SMs while it works",
         sentence=(
-            f"It runs at {high / 1e6:.0f} MHz at best and at {low / 1e6:.0f} MHz at worst, and below "
-            f"{LOWERED * high / 1e6:.0f} MHz in {share(float(slow.mean()))} of the busy samples. A GPU does so for "
+            f"Its clock is {low / 1e6:.0f} MHz to {high / 1e6:.0f} MHz in 90% of the busy samples, and below "
+            f"{LOWERED * high / 1e6:.0f} MHz in {share(float(slow.mean()))} of them. A GPU lowers it for "
             f"power or heat. Kernels that compute then take longer, {duration(lost)} at most."
         ),
         do=str(kinds()[KIND]["cure"]),

@@ -103,7 +103,7 @@ def _reasons(row: Any, where: dict[str, Any], cells: list[Cell]) -> list[_Why]:
     each = moved / int(row["count"])
     if row["kind"] == "migration":
         touched = "a page moves when a kernel or the host touches it"
-        found.append(_Why("migration", "pages move when they are touched", touched, kinds()["migration"]["cure"]))
+        found.append(_Why("migration", "pages move on demand", touched, kinds()["migration"]["cure"]))
     elif moved and each < SMALL_BYTES:
         said = f"one moves {_bytes(each)} on average, so it spends most of its time on starting"
         found.append(_Why("small_copies", f"small ones, {_bytes(each)} each", said, kinds()["small_copies"]["cure"]))

@@ -4,6 +4,7 @@ Where the capture has a timeline, the replay of its steps says what each change 
 sums alone or a run without a GPU. There, the sums say which kernels, copies, calls and ranges take most time, and why.
 """
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -21,6 +22,7 @@ from analysis.diagnosis.step_tables import answer_steps
 from analysis.formats import symbols
 from analysis.formats.report import Confidence, Saving
 from analysis.hardware.devices import has_tf32
+from analysis.tables.attribution import UNATTRIBUTED
 from analysis.tables.declare import Facts, part
 from analysis.tables.host import CUDA
 
@@ -31,6 +33,7 @@ MOST = 5  # findings in all
 BESIDE_NS = 5_000  # least time on either side of a span, so that the neighbours of a launch are visible
 SURE = 0.8  # a cause from here on counts as sure
 _LIKELY = 0.5  # a cause whose `sure_frac` is below this gets no finding
+_POWER = re.compile(r"\d(\.\d+)?e\+\d+")  # such as 1.07374e+09
 _INSIDE = "It contains no other range. To see what it does, add NVTX ranges inside, or trace it with torch.profiler."
 
 
@@ -141,10 +144,12 @@ def _cause(row: pd.Series) -> Claim:
     """Return the finding of one verdict: the cause, its cure, the gain, and commands to look closer."""
     label = {"kernel": row["kernel"], "range": row["range"], "rank": 1}
     doubt = f" {row['doubt']}" if row["doubt"] else ""
-    rests = f" It rests on {row['evidence']}." if pd.notna(row["evidence"]) else ""
+    inside = "" if row["range"] == UNATTRIBUTED else f"{row['range']}: "
+    numbers = _POWER.sub(lambda number: f"{float(number[0]):,.0f}", str(row["evidence"]))
+    rests = f" It rests on {numbers}." if pd.notna(row["evidence"]) else ""
     return Claim(
         kind=str(row["defect"]),
-        title=f"{row['range']}: {symbols.short(row['kernel'])}: {str(row['defect']).replace('_', ' ')}",
+        title=f"{inside}{symbols.short(row['kernel'])}: {str(row['defect']).replace('_', ' ')}",
         sentence=f"{row['reason']}{doubt}{rests}",
         do=f"{row['do']} {_look_closer(row['recapture'])}".strip(),
         saves_ns=Saving(

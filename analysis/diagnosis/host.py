@@ -43,7 +43,7 @@ _CALLS: tuple[tuple[str, tuple[str, str, str]], ...] = (
      ("sync", "the call waits for the kernels before it, and returns when the copy is done",
      "use cudaMemcpyAsync from pinned memory, and copy less")),
     (r"cu(da)?GraphLaunch.*",
-     ("launch_bound", "the program launches CUDA graphs; a call as long as its graph waits, because the queue is full",
+     ("launch_bound", "it launches CUDA graphs; a call as long as its graph waits for room in the queue",
      "")),
     (r"cu(da)?Launch.*",
      ("launch_bound", "launching costs more than computing",

@@ -335,7 +335,7 @@ def _later(view: View, firsts: Sequence[Saver], rest: Sequence[Saver]) -> list[S
             part = as_built(one.proposal.kind, saved.low, saved.high)
             most = min(1 - first.low, _room(view, one.proposal))
             low, high = min((part.low or 0.0) * left, 1 - first.high), min((part.high or 0.0) * left, most)
-            later = _of(view, Saving(low, high))
+            later = _of(view, Saving(low if low <= high else 0.0, high))
             found.append((saved.middle, replace(one, later_ns=later, after=first.key, opens_ns=0.0, run=None)))
     return [saver for _, saver in sorted(found, key=lambda item: -item[0])]
 

@@ -225,9 +225,14 @@ def _nothing(answer: StepAnswer, *, perhaps: bool) -> Claim:
         why = " The step waits for copies: fewer bytes, or narrower types, would shorten it."
     elif of >= BUSY:
         counted = answer.view.counted is not None and len(answer.view.counted) > 0
-        told = "their pages say what limits them" if counted else "counters would say which of them can be"
+        longest = _longest(answer)
+        if len(longest) == 1:
+            told = "its page says what limits it" if counted else "counters would say whether it can be faster"
+        else:
+            told = "their pages say what limits them" if counted else "counters would say which of them can be faster"
+        of_time = f": {', '.join(longest)} of the kernels' time" if longest else ""
         only = "Finding 2 may help if nothing needs what it leaves out, else only" if perhaps else "Only"
-        why = f" {only} faster kernels help{_longest(answer)}; {told}."
+        why = f" {only} faster kernels help{of_time}; {told}."
     return Claim(
         kind=kind, title=title, scope=scope,
         sentence=(
@@ -254,8 +259,8 @@ def _roof(answer: StepAnswer) -> tuple[str, float] | None:
     return (best, float(times[best])) if times.get(best, 0.0) > 0.5 else None
 
 
-def _longest(answer: StepAnswer) -> str:
-    """Return the kernels with most time of a step and their shares of the kernels' time, as a clause.
+def _longest(answer: StepAnswer) -> list[str]:
+    """Return the kernels with most time of a step, each with its share of the kernels' time unless that is small.
 
     A collective that does not delay the step is none of them: a faster one would win nothing.
     """
@@ -263,4 +268,4 @@ def _longest(answer: StepAnswer) -> str:
     times = pd.Series(view.graph.o_duration[view.kernels]).groupby(view.names[view.kernels]).sum()
     times = times[[not communicates(str(name)) for name in times.index]]
     top = times.sort_values(ascending=False).head(2) / float(times.sum())
-    return "".join(f", {symbols.short(str(name))} has {share(float(frac))}" for name, frac in top.items())
+    return [f"{symbols.short(str(name))} has {share(float(frac))}" for name, frac in top.items() if frac >= WORTH]

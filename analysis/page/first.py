@@ -105,6 +105,8 @@ def lines(report: Report, most: int = 2, bars: int = BARS) -> list[str]:
         found += ["", step_line(step, report.program.start_up if number == 0 else None)]
         for label, _, ns, frac in itertools.islice(rows(step), bars):
             bar = "█" * round(BAR * frac)
-            found.append(f"  {label:20} {bar or '▏':{BAR}} {duration(ns):>9} {share(frac):>6}")
+            found.append(
+                f"  {label:20} {bar or '▏':{BAR}} {duration(ns):>9} {share(frac).replace('more than ', '>'):>6}"
+            )
         found.append(f"  {verdict(step)}")
     return found

@@ -164,14 +164,14 @@ def rests_on_counters(item: Cell) -> bool:
 def saves(finding: Finding, report: Report, *, short: bool = False) -> str:
     """Return what a finding saves, such as 'saves 1.2 to 2.5 ms (12 to 25%) of step train'; '' if that is unknown.
 
-    `short`: without the verb and the scope.
+    `short`: without the verb, and without the scope unless that is the run beside steps.
     """
     if (later := finding.later) is not None:
         rank = next((one.rank for one in report.findings if one.id == later.after), 1)
         return f"0 now; {_interval(later.saves_ns, Saving())} once {rank} is done"
     if finding.saves_ns.high is None or finding.kind == "nothing":
         return ""
-    of = "" if short else f" of {_scope(finding.scope)}"
+    of = "" if short and not (finding.scope == PROGRAM and report.steps) else f" of {_scope(finding.scope)}"
     return f"{'' if short else 'saves '}{_interval(finding.saves_ns, finding.saves_frac)}{of}"
 
 

@@ -66,6 +66,9 @@ def test_a_program_that_make_profile_captured_has_its_name_and_command() -> None
     assert first.step_line(structs.replace(step, count=1), None) == "Step CUDAGraph 287 µs (1 step, without a profiler)"
     assert markdown.saves(report.findings[0], report).endswith(" of step CUDAGraph")
     assert report.findings[0].title.count("CUDAGraph") == 1
+    assert not markdown.saves(report.findings[0], report, short=True).endswith(" of the run")
+    pause = structs.replace(report.findings[0], scope="program")
+    assert markdown.saves(pause, report, short=True).endswith(" of the run")
 
 
 @pytest.mark.parametrize(
@@ -93,3 +96,11 @@ def test_the_verdict_on_a_step_that_waits_for_its_host_is_that_of_the_first_find
 ) -> None:
     parts = [Part(PartKind.LAUNCHING, 540.0, 0.54), Part(PartKind.GPU_BUSY, 300.0, 0.3), Part(part, 160.0, 0.16)]
     assert first.verdict(Step("step", 9, Quantiles(1000.0), True, kind, parts)) == said
+
+
+@pytest.mark.slow
+def test_a_part_of_nearly_all_of_the_step_stands_in_its_column() -> None:
+    report = api.analyse(api.load(ROOT / "examples/h200/cuda_graph/captures")).report
+    step = structs.replace(report.steps[0], parts=[Part(PartKind.GPU_BUSY, 500_000.0, 0.9996)])
+    (line,) = (said for said in first.lines(structs.replace(report, steps=[step])) if "kernels  " in said)
+    assert line.endswith("  500 µs >99.9%")

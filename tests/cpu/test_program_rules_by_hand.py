@@ -97,7 +97,7 @@ def test_the_cause_of_copies(cells: dict[str, Any], kind: str, bound: int | None
     ({}, "Copies host to device, 50% of the GPU operations' time: at 25% of the link's rate"),
     (_(direction="Device-to-Device"), "Copies device to device, 50% of the GPU operations' time: at 25% of half the DRAM bandwidth"),
     (_(kind="memset", direction=None), "Sets of memory, 50% of the GPU operations' time: at 25% of the DRAM bandwidth"),
-    (_(kind="migration"), "Migrations of unified memory host to device, 50% of the GPU operations' time: pages move when they are touched"),
+    (_(kind="migration"), "Migrations of unified memory host to device, 50% of the GPU operations' time: pages move on demand"),
     (_(link_frac=None), "Copies host to device, 50% of the GPU operations' time: at 2 GB/s"),
 ])  # fmt: skip
 def test_the_title_of_copies(cells: dict[str, Any], title: str) -> None:

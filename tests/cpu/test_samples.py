@@ -425,7 +425,7 @@ def test_a_clock_that_falls_inside_the_run_is_a_finding(facts: Facts) -> None:
     found = [one for one in slowed(facts, 1.4e9).findings if one.kind == "lowered_clock"]
     assert [one.id for one in found] == ["lowered_clock · program · GPU 0"]
     assert found[0].sentence.endswith("1 other GPU does so, too.")
-    assert "at 1980 MHz at best and at 1400 MHz at worst" in found[0].sentence
+    assert "is 1400 MHz to 1980 MHz" in found[0].sentence
     assert found[0].saves_ns.low == 0
     assert found[0].saves_ns.high == pytest.approx((1 - 1.4 / 1.98) * 20 * 450_700, rel=0.05)
     assert [(one.table, one.column, one.value, str(one.evidence)) for one in found[0].cells][1] == (

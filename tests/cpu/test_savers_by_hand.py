@@ -169,6 +169,11 @@ def test_what_saves_once_the_first_change_is_made_comes_after_it(asked: list[Pro
     assert [one.after for one in told.replayed] == ["", "sync:x", "", "sync:x", ""]  # as they were asked
 
 
+def test_the_low_end_of_a_later_change_is_never_above_its_high_end(asked: list[Proposal]) -> None:
+    asked += [proposal("sync", Saves(0.1, 0.2)), proposal("fuse", Saves(0.0, 0.0, then=(0.3, 0.4)), most_ns=100.0)]
+    assert answer(on_step()).savers[1].later_ns == Saving(0.0, 100.0)
+
+
 @pytest.mark.parametrize(
     ("first", "left", "then", "later"),
     [

@@ -117,7 +117,7 @@ def test_a_lowered_clock_costs_what_the_best_clock_would_save() -> None:
     assert found.saves_ns == Saving(0.0, pytest.approx(5070.0))
     assert found.saves_frac == Saving(0.0, pytest.approx(0.02535))
     assert (found.kind, found.subject, found.span) == (KIND, "GPU 0", (10070, 11070))  # the first sample that is slow
-    assert "at 2000 MHz at best and at 1000 MHz at worst, and below 1860 MHz in 10% of the busy" in found.sentence
+    assert "is 1000 MHz to 2000 MHz in 90% of the busy samples, and below 1860 MHz in 10% of them" in found.sentence
     assert [(one.column, one.value, one.evidence) for one in found.cells] == [
         ("sm_clock_hz", 1.0, Tier.SAMPLED), ("lowest_clock_hz", 5.0, Tier.SAMPLED)
     ]  # fmt: skip

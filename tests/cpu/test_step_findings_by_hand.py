@@ -277,7 +277,7 @@ def test_what_waits_is_no_step_with_nothing_to_do() -> None:
 @pytest.mark.parametrize(
     ("busy", "kind", "why"),
     [
-        ({"gpu_busy": 800}, "nothing", "Only faster kernels help, b has 60%, a has 30%; counters would say"),
+        ({"gpu_busy": 800}, "nothing", "Only faster kernels help: b has 60%, a has 30% of the kernels' time; counters"),
         ({"gpu_busy": 799}, "nothing", ""),
         ({"copies": 800}, "copy_bound", "The step waits for copies"),
         ({"copies": 799}, "nothing", ""),
@@ -303,7 +303,7 @@ def test_the_path_may_differ_from_what_the_gpu_does() -> None:
     assert "works for 90%" in found.sentence
 
 
-@pytest.mark.parametrize(("counted", "said"), [(0, "counters would say"), (1, "their pages say"), (None, "counters")])
+@pytest.mark.parametrize(("counted", "said"), [(0, "counters would say"), (1, "its page says"), (None, "counters")])
 def test_counted_kernels_have_pages(counted: int | None, said: str) -> None:
     rows = None if counted is None else pd.DataFrame({"kernel": ["a"] * counted})
     assert said in nothing({"gpu_busy": 900}, kernels(a=9.0), counted=rows).sentence

@@ -470,6 +470,14 @@ def test_a_long_kernel_on_a_quarter_of_the_gpu_is_a_small_grid(
         assert [change(base, share).o_duration[0] for share in (0.0, 0.5)] == [8_000, 16_000 * 0.24]
 
 
+def test_one_small_kernel_a_step_runs_beside_those_of_other_steps() -> None:
+    base = graph([{}] * 4, [{"name": "rows", "ns": 20_000.0, "fill": 0.2} for _ in range(4)], steps=4)
+    one = found(kernels.propose, view(base))["serial_streams"]
+    assert one.title == "Run small kernels of several steps beside each other"
+    assert one.sentence == "1 kernel a step fills at most 25% of the GPU, and runs alone for 20 µs."
+    assert one.better == ""
+
+
 @pytest.mark.parametrize(("fill", "kind"), [(0.2, "serial_streams"), (0.24, "serial_streams"), (0.2500001, None)])
 def test_small_kernels_in_a_row_could_run_beside_each_other(fill: float, kind: str | None) -> None:
     base = graph([{}] * 4, [{"name": f"b{at}", "ns": 20_000.0, "fill": fill} for at in range(4)])
@@ -642,7 +650,7 @@ def test_exposed_communication_is_told_of_the_rank_with_most_of_it() -> None:
     base = replace(base, o_start=np.array([0, 300_000, 0, 300_000]))
     told = found(ranks.propose, view(base))["exposed_communication"]
     assert (told.count, told.time_ns) == (1, 50_000)
-    assert "takes 50 µs of rank 0; no kernel computes during 50 µs of that" in told.sentence
+    assert "takes 50 µs on rank 0; no kernel computes meanwhile." in told.sentence
     assert "How much of it waits for another rank is not known. At most 50 µs fits beside kernels" in told.sentence
 
 
@@ -671,7 +679,8 @@ def test_a_pause_is_idle_time_beyond_the_usual() -> None:
     assert one.title == "Find what stops the GPU for 2.8 ms"
     assert one.sentence.startswith("1 step of 10 let the GPU idle 2.8 ms longer than the others")
     (two,) = pause.propose(paused(3 * MS, 2 * MS))
-    assert (two.count, two.lost_ns, two.title) == (2, 4_600_000, "Find what stops the GPU for 2.8 ms")
+    assert (two.count, two.lost_ns, two.title) == (2, 4_600_000, "Find what stops the GPU for up to 2.8 ms")
+    assert two.sentence.startswith("2 steps of 10 let the GPU idle 4.6 ms longer than the others in all; ")
 
 
 @pytest.mark.parametrize(

@@ -381,10 +381,7 @@ def test_the_parts_of_any_timeline_add_up(rows: list[tuple[int, int, str, int]])
 def test_exposed_transfer_and_the_straggler_say_what_the_tables_of_ranks_tell(tmp_path: Path) -> None:
     found = {one.kind: one for one in world_of(Ranks().export(), tmp_path).once(findings_of)}
     exposed, slow = found["exposed_communication"].sentence, found["slow_rank"]
-    assert (
-        "takes 200 µs of rank 0; no kernel computes during 200 µs of that. 100 µs of it waits for another rank."
-        in exposed
-    )
+    assert "takes 200 µs on rank 0; no kernel computes meanwhile. 100 µs of it waits for another rank." in exposed
     assert slow.cells[0].row["about"] == "Rank 1"
     assert slow.sentence.startswith(
         "Rank 1 has 100 µs more work on its GPU than the mean of the others in each step, in range step"

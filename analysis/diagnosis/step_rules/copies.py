@@ -71,7 +71,7 @@ def _repeated(view: View, up: Bools) -> Proposal:
     return Proposal(
         kind="repeated_copy",
         about="copies to the GPU",
-        title="Upload what stays the same once",
+        title="Upload once what stays the same",
         sentence=(
             f"Each step uploads the same {count_of(count, 'copy', 'copies')}, {size_of(size)} in {duration(time)}."
         ),

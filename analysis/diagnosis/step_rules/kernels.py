@@ -102,9 +102,9 @@ def _precision(view: View) -> Iterator[Proposal]:
          "Products in FP32 without tensor cores", "FP32", LEAST),
         ("precision", doubles | _of_doubles(view, doubles), HALVES, "Use FP32 in {}",
          "kernel", "Kernels with values in FP64", "FP64", LEAST),
-        ("precision", view.named(_READS_FP32), NARROW_READS, "Store in 16 bits what {} read", "kernel",
+        ("precision", view.named(_READS_FP32), NARROW_READS, "Store in 16 bits what {} read{}", "kernel",
          "Kernels that read matrices of FP32", "FP32", READS),
-        ("memory_roof", view.named(_ROWS_FP32), NARROW_READS, "Store in 16 bits what {} read", "kernel",
+        ("memory_roof", view.named(_ROWS_FP32), NARROW_READS, "Store in 16 bits what {} read{}", "kernel",
          "Kernels that read rows of tables of FP32", "FP32", READS),
     ):  # fmt: skip
         wide = view.kernels & wide
@@ -121,7 +121,7 @@ def _precision(view: View) -> Iterator[Proposal]:
 
         yield Proposal(
             kind=kind, about=symbols.short(view.most(wide)),
-            title=title.format(count_of(count, what)),
+            title=title.format(count_of(count, what), "s" if round(count) <= 1 else ""),
             sentence=f"{said} take {duration(time)} of each step.", change=narrow,
             count=count, time_ns=time, lossy=True, wrong_if=f"the results need the precision of {needs}",
             do=f"{do('precision', by)}." if by else "",
@@ -388,15 +388,19 @@ def _small_grids(view: View) -> Iterator[Proposal]:
                 )
             return base
 
+        single = round(count) <= 1
         yield Proposal(
-            kind="serial_streams", about=name, title=f"Run {count_of(count, 'small kernel')} beside each other",
+            kind="serial_streams", about=name, title="Run small kernels of several steps beside each other" if single
+            else f"Run {count_of(count, 'small kernel')} beside each other",
             sentence=(
-                f"{count_of(count, 'kernel')} a step fill at most {FILL:.0%} of the GPU each, and run one after "
+                f"1 kernel a step fills at most {FILL:.0%} of the GPU, and runs alone for {duration(time)}."
+                if single
+                else f"{count_of(count, 'kernel')} a step fill at most {FILL:.0%} of the GPU each, and run one after "
                 f"another for {duration(time)}."
             ),
             change=beside, count=count, time_ns=time, wrong_if="each kernel needs the result of the one before",
             best_ns=time * (1 - graph.o_fill[few].max()) if view.step.phase.launches < 2 else None,
-            better="kernels of several such steps beside each other",
+            better="" if single else "kernels of several such steps beside each other",
         )  # fmt: skip
         return
     if symbols.is_closed(view.most(few)) and view.share(time) < COPIES:

@@ -67,14 +67,17 @@ def propose(view: View) -> Iterator[Proposal]:
     inside = np.flatnonzero((begins[1:] > begin[worst]) & (stops[:-1] < end[worst]))
     at = int(inside[np.argmax((begins[1:] - stops[:-1])[inside])]) if len(inside) else -1
     span = (int(stops[at]), int(begins[at + 1])) if at >= 0 else (int(begin[worst]), int(end[worst]))
+    longest, mean = duration(float(more[worst])), duration(lost / len(long))
+    pause = f"{'up to ' if longest != mean else ''}{longest}" + (f" every {every} steps" if every else "")
     kind = "compile_in_loop" if compiles else "data_loader" if epochs else "pause"
     told = "kernels are compiled or loaded meanwhile" if compiles else "this does not recur with each step"
     yield Proposal(
         kind=kind, about="run",
         title="Compile and load kernels before the loop" if compiles
-        else f"Find what stops the GPU for {duration(float(more[worst]))}" + (f" every {every} steps" if every else ""),
+        else f"Find what stops the GPU for {pause}",
         sentence=(
-            f"{count_of(len(long), 'step')} of {len(ends)} let the GPU idle {duration(lost)} longer than the others; "
+            f"{count_of(len(long), 'step')} of {len(ends)} let the GPU idle {duration(lost)} longer than the others"
+            f"{' in all' if len(long) > 1 else ''}; "
             + (f"this recurs every {every} steps, as an epoch does." if every else f"{told}.")
         ),
         do=_WORKERS if epochs else "", change=None, count=float(len(long)),

@@ -28,9 +28,9 @@ _TITLES = {
     Cause.HOST: "Let no rank launch late",
 }
 _DO = {
-    Cause.OWN_WORK: "move it behind the step, share it among the ranks, or do it every N steps",
+    Cause.OWN_WORK: "Move it behind the step, share it among the ranks, or do it every N steps",
     Cause.SLOW_GPU: "compare clocks, power and temperature of the GPUs (nvidia-smi -q -d PERFORMANCE,CLOCK)",
-    Cause.HOST: "look at what its host does then: loading of data, logging, other processes on its cores, CPU affinity",
+    Cause.HOST: "Look at what its host does then: loading of data, logging, other processes on its cores, CPU affinity",
 }
 
 
@@ -98,10 +98,11 @@ def _exposed(view: View, talks: Bools, places: IntArray) -> Iterator[Proposal]:
     waited = f" {duration(waiting)} of it waits for another rank." if waiting >= LEAST * view.step.told_ns else ""
     if len(found) > 1 and starts_of(view, places).empty:
         waited = " How much of it waits for another rank is not known."
+    during = "meanwhile" if duration(bare) == duration(time) else f"during {duration(bare)} of that"
     yield Proposal(
         kind="exposed_communication", about="collectives", title="Communicate beside the kernels",
         sentence=f"{count_of(count, 'collective')} a step {'takes' if round(count) == 1 else 'take'} "
-        f"{duration(time)} of {name}; no kernel computes during {duration(bare)} of that.{waited} At most "
+        f"{duration(time)} on {name}; no kernel computes {during}.{waited} At most "
         f"{duration(min(bare - waiting, room))} fits beside kernels that compute while nothing communicates.",
         change=beside, count=count, time_ns=time,
         wrong_if="the kernels that follow need all results at once",
