@@ -44,7 +44,7 @@ def propose(view: View) -> Iterator[Proposal]:
     kernels_ns, host_ns = view.of_step(of_kernels[1][view.kernels].sum()), view.of_step(of_gaps[1].sum())
     waits = f"; kernels wait up to {duration(kernels_ns)} for them, the host up to {duration(host_ns)}"
     if not kernels_ns + host_ns:
-        waits = "; nothing tells how long kernels and the host wait meanwhile"
+        waits = "; nothing tells how long kernels wait meanwhile"
     yield Proposal(
         kind="migration", about="unified memory", title="Prefetch unified memory",
         sentence=(
