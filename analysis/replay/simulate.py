@@ -24,8 +24,9 @@ SETTLED = 0.002  # two passes whose times differ by less end the simulation
 _CHECK_EACH = 256  # launches between two looks at the length of a queue
 _INSTANT_NS = 1e-3
 BY_STREAM, BY_HOST, BY_OTHER, BY_RANKS = 0, 1, 2, 3  # what an operation waited for
-_PLAIN, _BRANCH, _GROUP, _SHARED, _SERIAL, _BLOCK, _QUEUED, _WIDE = range(8)
-_WIDEST = 24  # streams that work at a time, from which on their operations are columns: below, a loop takes less time
+_PLAIN, _BRANCH, _GROUP, _SHARED, _SERIAL, _BLOCK, _QUEUED, _WIDE, _STRETCH = range(9)
+_WIDEST = 64  # streams that work at a time, from which on their operations are columns: below, a loop takes less time
+_LEAST = 10  # operations of each stream on average, from which on a stretch takes less time than single nodes
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ class Run:
 @dataclass(frozen=True)
 class _Program:
     nodes: list[tuple[Any, ...]]
+    stretches: tuple[Any, ...]
     epochs: int
     first_epoch: list[int]  # of each sequence
     last_epoch: list[int]
@@ -87,22 +89,57 @@ def _compile(graph: Graph) -> _Program:
         last.append(number)
         number += 1
         total.append(float(after[rows[-1]]))
-    nodes = _order(graph, _columns(graph, epoch, before), _blocking(graph, queues, epoch, before, after))
-    return _Program(nodes, number, first, last, total, epoch, before, after)
+    nodes, stretches = _order(graph, _columns(graph, epoch, before), _blocking(graph, queues, epoch, before, after))
+    return _Program(nodes, stretches, number, first, last, total, epoch, before, after)
 
 
-def _order(graph: Graph, columns: tuple[Any, ...], blocking: tuple[list[Any], IntArray]) -> list[tuple[Any, ...]]:
-    """Return the nodes in order; many operations of many streams are one node if nothing comes between them."""
-    nodes, at = blocking
-    order = np.argsort(np.concatenate([at, graph.o_start]), kind="stable") - len(nodes)
-    edges, wide = np.concatenate([[-1], np.flatnonzero(order < 0), [len(order)]]).tolist(), {}
-    if len(graph.stream_names) >= _WIDEST:
-        wide = {first: one for first, last in pairwise(edges) if (one := _wide(columns, order[first + 1 : last]))}
-    if not wide:
-        both = [*zip(*(column.tolist() for column in columns), strict=True), *nodes]
-        return [both[row] for row in order.tolist()]
+def _order(
+    graph: Graph, columns: tuple[Any, ...], blocking: tuple[list[Any], IntArray]
+) -> tuple[list[tuple[Any, ...]], tuple[Any, ...]]:
+    """Return the nodes in order, and of the operations in stretches the columns and where each part begins.
+
+    A stretch is one node: operations that nothing but stream and call delays and between which nothing else comes. A
+    part of it has those of a stream.
+    """
+    (nodes, at), (kind, _, stream, *_, dep, _, _) = blocking, columns
+    order = np.argsort(np.concatenate([at, graph.o_start]), kind="stable")
+    plain = np.concatenate([np.zeros(len(nodes), bool), (kind == _PLAIN) & (dep < 0)])[order]
+    order -= len(nodes)
+    if len(graph.stream_names) >= _WIDEST and (found := _with_wide(columns, nodes, order)):
+        return found, tuple(np.zeros(0, np.int64) for _ in range(6))
+    number = np.cumsum(np.diff(plain, prepend=False))  # of the stretch
+    places = np.flatnonzero(plain)
+    part = number[places] * len(graph.stream_names) + stream[order[places]]
+    by_part = sorted_places(part)
+    places = places[by_part]
+    first = np.diff(part[by_part], prepend=-1) > 0
+    long = np.bincount(number[places]) >= _LEAST * np.bincount(number[places[first]])
+    kept = long[number[places]]
+    places, first = places[kept], np.flatnonzero(first[kept])
+    rows = order[places]
+    stretches = (rows, *(columns[each][rows] for each in (3, 4, 5, 6)), first)
+    lists = [column.tolist() for column in stretches[:-1]]
+    parts = [
+        (one, *(each[begin:end] for each in lists))
+        for one, (begin, end) in zip(stream[rows[first]].tolist(), pairwise([*first.tolist(), len(rows)]), strict=True)
+    ]
+    edges = [*np.flatnonzero(np.diff(number[places[first]], prepend=-1)).tolist(), len(parts)]
+    inside = np.zeros(len(order), bool)
+    inside[places] = True
+    alone, begins = (order >= 0) & ~inside, inside & (np.diff(number, prepend=0) > 0)
+    found = [*zip(*(column[order[alone]].tolist() for column in columns), strict=True)]
+    order[alone], order[begins] = np.arange(len(found)), len(found) + np.arange(len(edges) - 1)
+    found += [(_STRETCH, parts[begin:end]) for begin, end in pairwise(edges)]
+    found += nodes
+    return [found[row] for row in order[begins | ~inside].tolist()], stretches
+
+
+def _with_wide(columns: tuple[Any, ...], nodes: list[Any], order: IntArray) -> list[tuple[Any, ...]]:
+    """Return the nodes if many operations of many streams are one: those between which nothing else comes."""
+    edges = np.concatenate([[-1], np.flatnonzero(order < 0), [len(order)]]).tolist()
+    wide = {first: one for first, last in pairwise(edges) if (one := _wide(columns, order[first + 1 : last]))}
     found: list[tuple[Any, ...]] = []
-    for first, last in pairwise(edges):
+    for first, last in pairwise(edges) if wide else []:
         if first >= 0:
             found.append(nodes[order[first]])
         rows = order[first + 1 : last]
@@ -245,10 +282,11 @@ def _simulated(graph: Graph, passes: int) -> Run:
         times.append(state.end - begin)
         if _settled(times):
             break
+    start, done, why, cause = _stretched(state, program.stretches)
     call_begin, call_end = _call_times(graph, program, state)
     return Run(
-        graph, tuple(times), begin, state.end, np.asarray(state.start), np.asarray(state.done), np.asarray(state.why),
-        np.asarray(state.cause), call_begin, call_end, np.array(sorted(state.by), dtype=np.int64),
+        graph, tuple(times), begin, state.end, start, done, why, cause, call_begin, call_end,
+        np.array(sorted(state.by), dtype=np.int64),
         np.array([state.by[one] for one in sorted(state.by)], dtype=np.int64), state.alone,
     )  # fmt: skip
 
@@ -266,6 +304,7 @@ class _State:
         self.by: dict[int, int] = {}
         self.alone: dict[int, tuple[int, int]] = {}  # why a collective that waits for ranks began when it did
         self.offsets: list[float] = []
+        self.free: list[float] = []  # when the stream of each part of a stretch was free
         self.placed: dict[int, _Pieces] = {}  # of each stream, if operations of this graph moved to other streams
 
 
@@ -316,30 +355,22 @@ def _pass(graph: Graph, program: _Program, state: _State) -> None:
         offsets[first] = state.host[seq]
     state.earlier = state.done
     state.start, state.done, state.why, state.cause, state.by, state.offsets = start, done, why, cause, {}, offsets
-    state.alone = {}
+    state.alone, state.free = {}, []
     for pieces in state.placed.values():
         pieces.next_pass()
     special = _Special(graph, state, last)
     for node in program.nodes:
         kind = node[0]
         if kind >= _BLOCK:
-            if kind == _WIDE:
+            if kind == _STRETCH:
+                _pass_stretch(node[1], state, last)
+            elif kind == _WIDE:
                 _pass_wide(node, state, last, len(program.nodes) == 1)
             else:
                 special.host(node)
             continue
         _, row, stream, epoch, issued, after, duration, dep, dep_gap, extra = node
         begin = offsets[epoch] + issued
-        if kind == _PLAIN and dep < 0:  # most are
-            if (free := tails[stream] + after) >= begin:
-                begin, cause[row] = free, last[stream]
-            else:
-                why[row] = BY_HOST
-            start[row] = begin
-            done[row] = end = begin + duration
-            if end >= tails[stream]:
-                tails[stream], last[stream] = end, row
-            continue
         other = 1
         free = (done[extra] if kind == _BRANCH else tails[stream]) + after
         if free >= begin:
@@ -392,6 +423,35 @@ def _pass_wide(node: tuple[Any, ...], state: _State, last: list[int], whole: boo
             setattr(state, name, values[back])
         else:
             getattr(state, name)[low : low + len(rows)] = values[back].tolist()
+
+
+def _pass_stretch(parts: list[tuple[Any, ...]], state: _State, last: list[int]) -> None:
+    """Run the operations of a stretch; `_stretched` tells the rest about them when the last pass is known."""
+    offsets, tails, done, cause = state.offsets, state.tails, state.done, state.cause
+    for stream, *columns in parts:
+        tail, latest = tails[stream], last[stream]
+        state.free.append(tail)
+        for row, epoch, issued, after, duration in zip(*columns, strict=True):
+            free, host = tail + after, offsets[epoch] + issued
+            done[row] = end = (free if free >= host else host) + duration
+            cause[row] = latest
+            if end >= tail:
+                tail, latest = end, row
+        tails[stream], last[stream] = tail, latest
+
+
+def _stretched(state: _State, stretches: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return start, end, why and cause of all operations."""
+    rows, epoch, issued, after, _, first = stretches
+    start, done = np.asarray(state.start), np.asarray(state.done)
+    why, cause = np.asarray(state.why, np.int8), np.asarray(state.cause, np.int32)  # many runs are held
+    host, length = np.array(state.offsets)[epoch] + issued, np.diff(first, append=len(rows))
+    same = cause[rows] == np.repeat(cause[rows[first]], length)  # as at the beginning of the part
+    tail = np.where(same, np.repeat(state.free, length), done[cause[rows]])
+    waits = (free := tail + after) >= host
+    start[rows], why[rows] = np.where(waits, free, host), np.where(waits, BY_STREAM, BY_HOST)
+    cause[rows[~waits]] = -1
+    return start, done, why, cause
 
 
 def _main_hosts(graph: Graph) -> list[int]:

@@ -39,6 +39,7 @@ def test_a_step_is_a_share_of_the_window() -> None:
 @pytest.mark.parametrize("plain", [True, False])
 def test_many_streams_at_a_time_give_the_times_of_a_loop(plain: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     random = np.random.default_rng(7)
+    monkeypatch.setattr(simulate, "_WIDEST", 24)
     calls: list[dict[str, Any]] = [{"gap": float(random.integers(1, 40))} for _ in range(600)]
     ops: list[dict[str, Any]] = [{"stream": at % 40, "ns": float(random.integers(1, 2000)) / 3} for at in range(600)]
     calls[300] |= {"wait": STREAM, "target": 3}
@@ -52,6 +53,31 @@ def test_many_streams_at_a_time_give_the_times_of_a_loop(plain: bool, monkeypatc
     assert simulate._WIDE not in {node[0] for node in _compile(one).nodes}
     for name in (each for each in Run.__dataclass_fields__ if each != "graph"):
         np.testing.assert_array_equal(getattr(wide, name), getattr(loop, name))
+
+
+@pytest.mark.parametrize("plain", [True, False])
+@pytest.mark.parametrize("streams", [1, 3, 9])
+@pytest.mark.parametrize("ns", [40.0, 100.0, 2000.0])  # the host is slower, as slow, quicker
+def test_stretches_give_the_times_of_single_operations(
+    ns: float, streams: int, plain: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = np.random.default_rng(7)
+    calls: list[dict[str, Any]] = [{"gap": float(random.integers(1, 40))} for _ in range(600)]
+    ops: list[dict[str, Any]] = [
+        {"stream": int(random.integers(streams)), "ns": float(random.integers(1, ns)) / 3} for _ in range(600)
+    ]
+    calls[300] |= {"wait": STREAM, "target": 0}
+    if not plain:
+        ops[500] |= {"dep": 470, "dep_gap": 2.0}
+        ops[555] |= {"dep": 554}
+    one = graph(calls, ops, o_after=random.normal(1, 30, 600), stream_free=random.uniform(0, 900, streams))
+    stretches = simulate._simulated(one, 5)
+    assert simulate._STRETCH in {node[0] for node in _compile(one).nodes}
+    monkeypatch.setattr(simulate, "_LEAST", 1000)
+    single = simulate._simulated(one, 5)
+    assert simulate._STRETCH not in {node[0] for node in _compile(one).nodes}
+    for name in (each for each in Run.__dataclass_fields__ if each != "graph"):
+        np.testing.assert_array_equal(getattr(stretches, name), getattr(single, name))
 
 
 def test_the_first_pass_begins_when_host_and_streams_of_the_process_are_free() -> None:
