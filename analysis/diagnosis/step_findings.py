@@ -112,7 +112,9 @@ def _doubt(now: Sequence[tuple[View, Saver]]) -> str:
     if _tie(first, second):
         return " Finding 2 may save as much."
     at, _, chance = max(others, key=lambda other: other[2], default=(0, 0.0, 0.0))
-    return f" Steps like this one have the cause of finding {at} more often." if at and chance > likely[kind] else ""
+    return (
+        f" Finding {at} names a cause that steps like this one have more often." if at and chance > likely[kind] else ""
+    )
 
 
 def _tie(one: Saver, other: Saver) -> bool:

@@ -14,7 +14,7 @@ def count_of(number: float, one: str, many: str = "") -> str:
     A mean of less than one, such as that of ranks of which one has it, is one.
     """
     whole = round(number) or int(number > 0)
-    return f"{whole} {one if whole == 1 else many or one + ('es' if one.endswith('ch') else 's')}"
+    return f"{whole:,} {one if whole == 1 else many or one + ('es' if one.endswith('ch') else 's')}"
 
 
 def begin(said: str) -> str:
@@ -25,9 +25,8 @@ def begin(said: str) -> str:
 def duration(ns: float) -> str:
     """Return `0.3 µs`, `1.71 ms`, `919 ms`: a time with the unit that tables give it, and fewer digits."""
     for most, scale, unit in ((1e6, 1e3, "µs"), (1e9, 1e6, "ms")):
-        if abs(ns) < most:
-            value = ns / scale
-            return f"{value:.3g} {unit}" if abs(value) < 999.5 else f"{value:.0f} {unit}"
+        if abs(ns) < 0.9995 * most:
+            return f"{ns / scale:.3g} {unit}"
     return f"{ns / 1e9:,.4g} s"
 
 

@@ -383,15 +383,18 @@ def render_terminal(report: Report, width: int = 100, run: str = "", verbose: bo
     findings = report.findings[:MOST_FINDINGS]
     if not findings:
         lines.append(first.no_finding(report))
+    before = ""  # where the finding before is seen: said once
     for finding in findings:
         gain = f" ({saves(finding, report)})" if saves(finding, report) else ""
         lines.append(f"{finding.rank}. {text.shorten(finding.title, 160)}{gain}")
         lines += textwrap.wrap(text.clean(finding.sentence), width, initial_indent="   ", subsequent_indent="   ")
         lines += textwrap.wrap(text.clean(finding.do), width, initial_indent="   > ", subsequent_indent="     ")
-        lines += textwrap.wrap(text.clean(where_to_look(finding)), width, initial_indent="   ", subsequent_indent="   ")
+        if (where := where_to_look(finding)) != before:
+            lines += textwrap.wrap(text.clean(where), width, initial_indent="   ", subsequent_indent="   ")
+        before = where
         for item in finding.cells:
-            where, row, value = evidence_line(item)
-            lines.append(f"   - {text.shorten(value, 60)}  {text.clean(where)}{f'  [{row}]' if row else ''}")
+            place, row, value = evidence_line(item)
+            lines.append(f"   - {text.shorten(value, 60)}  {text.clean(place)}{f'  [{row}]' if row else ''}")
     if report.missing and not verbose:
         lines += ["", *textwrap.wrap(first.not_known(report), width)]
     elif report.missing:

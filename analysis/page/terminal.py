@@ -146,7 +146,7 @@ def finding_lines(
     if sentence and (where := markdown.where_to_look(finding)):
         yield prose(where, indent=3)
     if sentence or not finding.do:
-        yield Padding(line(evidence(finding, report, tables), FAINT), (0, 0, 0, 3))
+        yield Padding(line(evidence(finding, report, tables) if sentence else finding.sentence, FAINT), (0, 0, 0, 3))
     else:
         yield Padding(line(f"→ {finding.do}"), (0, 0, 0, 3))
 

@@ -167,7 +167,7 @@ def test_paths_stay_apart_too_and_equal_texts_are_numbered():
 
 
 @pytest.mark.parametrize(
-    ("ns", "said"), [(3, "0.003 µs"), (4_700, "4.7 µs"), (1_711_000, "1.71 ms"), (999_700, "1000 µs"), (12e6, "12 ms"), (9.188e8, "919 ms"), (3e10, "30 s")]
+    ("ns", "said"), [(3, "0.003 µs"), (4_700, "4.7 µs"), (1_711_000, "1.71 ms"), (999_400, "999 µs"), (999_700, "1 ms"), (999_700_000, "0.9997 s"), (12e6, "12 ms"), (9.188e8, "919 ms"), (3e10, "30 s")]
 )  # fmt: skip
 def test_a_duration_has_a_unit(ns, said):
     assert duration(ns) == said

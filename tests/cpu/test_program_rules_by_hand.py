@@ -165,7 +165,7 @@ def calls(*rows: dict[str, Any]) -> pd.DataFrame:
      "1 µs in 5 calls, 50% of all time in CUDA calls. One call takes 0.99 µs of that, and the others are short. "
      "The first call sets CUDA up, once.", "start_up", 0),
     (_(call="cudaMemcpy", calls=1_000), "cudaMemcpy: many short copies, so starting them takes the time",
-     "1 µs in 1000 calls, 50% of all time in CUDA calls. A call takes 0.001 µs on average, the longest 0.1 µs. "
+     "1 µs in 1,000 calls, 50% of all time in CUDA calls. A call takes 0.001 µs on average, the longest 0.1 µs. "
      "Many short copies, so starting them takes the time.", "small_copies", 1000),
     (_(call="cudaMalloc", calls=4, longest_ns=890.0, share_frac=0.5), "cudaMalloc: allocating and freeing wait for the GPU",
      "1 µs in 4 calls, 50% of all time in CUDA calls. One call takes 0.89 µs of that, and the others are short. "

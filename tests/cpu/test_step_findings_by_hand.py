@@ -48,7 +48,7 @@ def test_two_changes_that_may_save_as_much_are_told_as_a_tie(other: Saver, tie: 
 SURE, LARGE, SMALL = saver("sync", 0.1, 0.2), saver("fuse", 0.3, 0.4), saver("fuse", 0.1, 0.2)
 LARGEST = saver("sync", 0.3, 0.4)
 MORE = "Finding 2 may save more, but steps like this one have this cause more often."
-OFTEN = "Steps like this one have the cause of finding 2 more often."
+OFTEN = "Finding 2 names a cause that steps like this one have more often."
 
 
 @pytest.mark.parametrize(

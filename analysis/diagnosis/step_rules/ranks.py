@@ -29,7 +29,7 @@ _TITLES = {
 }
 _DO = {
     Cause.OWN_WORK: "Move it behind the step, share it among the ranks, or do it every N steps",
-    Cause.SLOW_GPU: "compare clocks, power and temperature of the GPUs (nvidia-smi -q -d PERFORMANCE,CLOCK)",
+    Cause.SLOW_GPU: "Compare clocks, power and temperature of the GPUs (nvidia-smi -q -d PERFORMANCE,CLOCK)",
     Cause.HOST: "Look at what its host does then: loading of data, logging, other processes on its cores, CPU affinity",
 }
 
