@@ -56,7 +56,7 @@ def test_many_short_launches_come_before_copies_that_take_as_long(tmp_path: Path
         KERNELS + rows(("relax(int *)", 4000, 4_800_000, 2_000)),
         COPIES + rows(("[CUDA memcpy Host-to-Device]", 2, 2_700_000, 1_400_000), ("[CUDA memcpy Device-to-Host]", 2, 2_600_000, 1_350_000)),
     )  # fmt: skip
-    assert found[0].startswith("relax: 4000 short launches")
+    assert found[0].startswith("relax: 4,000 short launches")
 
 
 @pytest.mark.parametrize("direction", ["Host-to-Device", "Device-to-Device"])
