@@ -24,6 +24,13 @@ constexpr int LANES = 32, QUADS = 8;      // of a block that adds the sums: rows
 // Two blocks per SM with one packet a thread; more packets need the registers of both.
 template <int COUNT>
 constexpr int BLOCKS = COUNT == 1 ? 2 : 1;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+template <int COUNT>
+constexpr int FIT = 1;  // two would spill there
+#else
+template <int COUNT>
+constexpr int FIT = BLOCKS<COUNT>;
+#endif
 
 // The sums of two values over the G threads of a row, for each of them. `turn` alternates between 0 and 1: a warp
 // overwrites what it wrote two rows ago, which all have read before the barrier of the row in between.
@@ -45,7 +52,7 @@ __device__ __forceinline__ float2 row_sums(float first, float second, int turn) 
 
 // G threads per row have COUNT packets of WIDTH elements each: COUNT * G * WIDTH >= C. A block has ROWS rows at a time.
 template <typename T, int COUNT, int G, int ROWS>
-__global__ void __launch_bounds__(G* ROWS, BLOCKS<COUNT>)
+__global__ void __launch_bounds__(G* ROWS, FIT<COUNT>)
     rmsnorm_v05_persistent(const T* gradient, const T* x, const T* weight, T* out, float* sums, int rows, int columns,
                            float eps) {
   constexpr int WIDTH = 16 / sizeof(T);
