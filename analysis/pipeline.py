@@ -21,7 +21,6 @@ from analysis.diagnosis.lines import with_lines
 from analysis.diagnosis.spans import show_findings
 from analysis.diagnosis.step_tables import answer_steps
 from analysis.facts import Facts
-from analysis.formats import csv_text
 from analysis.formats.report import (
     LOST,
     Condition,
@@ -145,7 +144,7 @@ def write(built: Built, *, only: str | None) -> dict[str, bytes]:
     declared = {one.name: one for one in built.declared if isinstance(one, Table)}
     listed = {entry.name for entry in built.report.tables}
     return {
-        name: csv_text.written(declared[name].filed(rows)).encode()
+        name: declared[name].written(rows)
         for name, rows in built.tables.items()
         if name not in built.csv and (name in listed if only is None else name.startswith(only))
     }

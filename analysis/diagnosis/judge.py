@@ -27,11 +27,8 @@ SURE_OF_CLEAN = 0.9
 # that get this verdict have nothing to win, and by the rule of succession 7 of 11 would.
 SURE_AT_DRAM = 0.65
 LEAST_GAIN = 0.05  # of a kernel's time: less is noise in any capture
-REMOVES = (
-    "bytes",
-    "issue slots",
-    "roof",
-)  # models of cures that remove work: near a roof, they have to lower the bound
+# Models of cures that remove work: near a roof, they have to lower the bound.
+REMOVES = ("bytes", "issue slots", "roof")
 NEEDED = ("duration_ns", "inst_issued", "dram_read_bytes", "dram_write_bytes", "stall_long_scoreboard",
           "occupancy_achieved_frac")  # fmt: skip
 IMPOSSIBLE = 1.15  # of a unit's peak: counters of several passes differ by less than this
@@ -39,9 +36,8 @@ IMPOSSIBLE = 1.15  # of a unit's peak: counters of several passes differ by less
 # fill one to 79 % or more, or queue for a pipe that no counter shows.
 FILLED = 0.75
 LEAST_SURE = 0.36  # of the causes' likelihoods: of sets left out, 1 cause of 5 was right from 0.30 to 0.36
-LEAST_ALIKE = (
-    0.2  # the same before refutations: costs 1 cause of 310, halves advice on clean kernels that take 1.3 times as long
-)
+# The same before refutations: it costs 1 cause of 310, and halves advice on clean kernels that take 1.3 times as long.
+LEAST_ALIKE = 0.2
 SURE_OF_COUNTERS = 0.5  # 17 of 27 causes that only the counters named, left out of their fit, were right
 UNSEEN = 0.02  # the likelihood of a cause that a rule finds, though no known kernel of this cause looks like it
 

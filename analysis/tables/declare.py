@@ -201,7 +201,11 @@ class Table(Declaration):
     def as_csv(self, facts: Facts) -> bytes:
         """Return the CSV file of the table; b"" without rows."""
         rows = facts.once(self)
-        return csv_text.written(self.filed(rows)).encode() if len(rows) else b""
+        return self.written(rows) if len(rows) else b""
+
+    def written(self, rows: pd.DataFrame) -> bytes:
+        """Return rows of the table as its CSV file."""
+        return csv_text.written(self.filed(rows)).encode()
 
     def empty(self) -> pd.DataFrame:
         """Return the table without rows."""

@@ -66,7 +66,7 @@ def with_bytes(name: str, text: str) -> str:
 
 
 def lost(run: Path) -> str:
-    """Return the name of nsys' own set if nsys sampled nothing with ours, of which it says no word; else ""."""
+    """Return the name of nsys' own set if nsys silently sampled nothing with ours, else ""."""
     database, ours = run / "raw" / "timeline.sqlite", next((run / "raw").glob(f"*{OURS}.config"), None)
     if not ours or not database.is_file():
         return ""

@@ -24,7 +24,7 @@ PADDED = 64  # elements: 128 bytes of 16 bits, so that each row begins at a line
 def propose(view: View) -> Iterator[Proposal]:
     """Propose to pad the sizes of these products."""
     odd = view.kernels & view.each(symbols.is_for_odd_operands, bool)
-    time, count = view.time(odd), round(view.of_step(np.count_nonzero(odd)))
+    time, count = view.time(odd), view.of_step(np.count_nonzero(odd))
     if view.share(time) < LEAST:
         return
 

@@ -101,7 +101,7 @@ def _exposed(view: View, talks: Bools, places: IntArray) -> Iterator[Proposal]:
     during = "meanwhile" if duration(bare) == duration(time) else f"during {duration(bare)} of that"
     yield Proposal(
         kind="exposed_communication", about="collectives", title="Communicate beside the kernels",
-        sentence=f"{count_of(count, 'collective')} a step {'takes' if round(count) == 1 else 'take'} "
+        sentence=f"{count_of(count, 'collective a step takes', 'collectives a step take')} "
         f"{duration(time)} on {name}; no kernel computes {during}.{waited} At most "
         f"{duration(min(bare - waiting, room))} fits beside kernels that compute while nothing communicates.",
         change=beside, count=count, time_ns=time,

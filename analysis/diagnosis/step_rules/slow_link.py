@@ -43,7 +43,7 @@ def propose(view: View) -> Iterator[Proposal]:
 
     yield Proposal(
         kind="slow_link", about="links between GPUs", title="Use the whole link between the GPUs",
-        sentence=f"{count_of(count, 'collective')} a step {'takes' if round(count) == 1 else 'take'} "
+        sentence=f"{count_of(count, 'collective a step takes', 'collectives a step take')} "
         f"{duration(view.of_rank(alone[mine].sum()))} on {name} without waiting; their bytes need "
         f"{duration(view.of_rank(expected[mine].sum()))} over a sound link.{few}",
         change=sound, count=count, time_ns=view.of_rank(lost[most]),
