@@ -7,9 +7,12 @@ reports/published.toml names the runs.
 """
 
 import sys
+import tarfile
+import tempfile
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -20,6 +23,7 @@ from analysis.formats.errors import InputError
 ROOT = Path(__file__).resolve().parents[1]
 REPORTS = ROOT / "reports"
 FILE = "published.toml"
+BENCHES = "benches.tar.xz"  # folders of benchmarks, packed
 PARTS = (
     "overview", "layers", "sweep", "ladder", "dropin", "studies", "accounting", "decode", "multi_gpu",
     "data_parallel", "tensor_parallel", "comparison", "compounds", "roofs", "training", "models",
@@ -63,14 +67,26 @@ class Runs:
         name = getattr(self.entry, part)
         return self.reports / name if name else None
 
-    @property
-    def prefix(self) -> str:
-        """What the names of this GPU's folders begin with: `x-` of `x-{op}-bench`. "" if it names no benchmarks."""
-        return self.entry.benches.partition("{op}")[0]
-
     def bench(self, op: str) -> Path | None:
         """Return the folder of an op's benchmark, which may not exist; None if published.toml names no benchmarks."""
-        return self.reports / self.entry.benches.format(op=op) if self.entry.benches else None
+        name = self.entry.benches.format(op=op)
+        return benches(self.reports).get(name, self.reports / name) if name else None
+
+
+def benches(reports: Path = REPORTS) -> dict[str, Path]:
+    """Return {name: folder} of the benchmarks, by name. A folder in BENCHES is unpacked while the process lasts."""
+    archive = reports / BENCHES
+    places = [Path(_unpacked(archive).name), reports] if archive.is_file() else [reports]
+    found = {folder.name: folder for place in places for folder in place.glob("*-bench")}
+    return dict(sorted(found.items()))
+
+
+@cache
+def _unpacked(archive: Path) -> tempfile.TemporaryDirectory[str]:
+    scratch = tempfile.TemporaryDirectory()
+    with tarfile.open(archive) as packed:
+        packed.extractall(scratch.name, filter="data")
+    return scratch
 
 
 def read(reports: Path = REPORTS) -> tuple[Runs, ...]:

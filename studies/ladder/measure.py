@@ -43,7 +43,7 @@ from kernels.variants import choices, fingerprint
 from studies.bench.files import BASELINES, BENCH, BENCH_ROWS, median_ns
 from studies.ladder.files import LADDER, POINTS
 from studies.ladder.read import run_folders
-from studies.runs import gpu_of
+from studies.runs import benches, gpu_of
 
 GOALS = registry.FOLDER / "goals.toml"
 # Rungs of matmul in float32 that kernels/CLAIMS.md compares, by the names of further shapes.
@@ -336,11 +336,11 @@ def timed(folder: Path) -> dict[Measured, float]:
         for captures in (run / "captures" for run in runs):
             sources = {(row["op"], row["variant"]): row["fingerprint"] for row in _rows(captures / POINTS.name)}
             found |= _cold(_rows(captures / BENCH_ROWS.name), sources)
-    beside = folder.name.removesuffix("ladder")
-    for file in folder.parent.glob(f"{beside}*-bench/{BENCH_ROWS.name}") if beside else ():
-        document = file.with_name(BENCH.name)
+    prefix = folder.name.removesuffix("ladder")
+    for beside in (one for name, one in benches(folder.parent).items() if prefix and name.startswith(prefix)):
+        document = beside / BENCH.name
         known = json.loads(document.read_text("utf-8")).get("sources", {}) if document.is_file() else {}
-        rows = [row for row in _rows(file) if median_ns(row) is not None]
+        rows = [row for row in _rows(beside / BENCH_ROWS.name) if median_ns(row) is not None]
         found |= _cold(rows, {(row["op"], row["variant"]): known.get(row["variant"], "") for row in rows})
     return found
 

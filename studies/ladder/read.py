@@ -36,6 +36,7 @@ from analysis.formats.tools import TOOL_STATUS
 from kernels.registry import ops
 from studies.bench.files import BENCH, BENCH_ROWS, KINDS
 from studies.ladder.files import LADDER, POINTS
+from studies.runs import benches
 
 KEY = ["op", "variant", "dtype", "shape_name"]
 # Columns that a bench.csv must have; it may lack the others.
@@ -166,14 +167,14 @@ def _table(path: Path, file: CsvFile, needed: Sequence[str] = ()) -> pd.DataFram
     return table.assign(**{name: np.nan for name in LATER if name in file.names and name not in table})
 
 
-def held_against_roofs(table: pd.DataFrame, file: Path) -> pd.DataFrame:
-    """Return the rows of a bench.csv with floors of the usual roofs among the benchmarks beside it (`usual_roofs`).
+def held_against_roofs(table: pd.DataFrame, folder: Path, beside: Sequence[Path]) -> pd.DataFrame:
+    """Return the rows of a benchmark with floors of the usual roofs among those beside it (`usual_roofs`).
 
     One run may measure its copy 10 % slower than the others, as softmax's does on two GPUs. A run that measured no
     reads has floors of the copy alone, too easy for an op that reads more than it writes (`Op.memory_ns`). Floors of
     ops that are bound by arithmetic, or that only read, stay.
     """
-    copy, read = usual_roofs(file)
+    copy, read = usual_roofs(folder, beside)
     if copy is None:
         return table
     by_copy = table["achieved_flop_per_s"].isna() if "achieved_flop_per_s" in table else pd.Series(True, table.index)
@@ -186,24 +187,23 @@ def held_against_roofs(table: pd.DataFrame, file: Path) -> pd.DataFrame:
     return table
 
 
-def usual_roofs(file: Path) -> tuple[float | None, float | None]:
-    """Return the median copy and read roof of the benchmarks beside a bench.csv that name a GPU of the same model.
+def usual_roofs(folder: Path, beside: Sequence[Path]) -> tuple[float | None, float | None]:
+    """Return the median copy and read roof of the benchmarks beside one that name a GPU of the same model.
 
     None for both if its floors do not rest on a copy, or it names no GPU.
     """
-    conditions = _conditions(file)
+    conditions = _conditions(folder)
     gpu = _name(conditions)
     if not gpu or "dram_read" in (conditions.get("roofs") or {}):
         return None, None
-    beside = [_conditions(one) for one in {file, *file.parent.parent.glob(f"*-bench/{BENCH_ROWS.name}")}]
-    same = [one for one in beside if _name(one) == gpu]
+    same = [one for one in map(_conditions, beside) if _name(one) == gpu]
     copies = [copy for one in same if (copy := _copy(one))]
     reads = [(one.get("roofs") or {})["dram_read"] for one in same if "dram_read" in (one.get("roofs") or {})]
     return (median(copies) if copies else None), (median(reads) if reads else None)
 
 
-def _conditions(file: Path) -> dict[str, Any]:
-    return dict((_json(file.with_name(BENCH.name), BENCH) or {}).get("conditions", {}))
+def _conditions(folder: Path) -> dict[str, Any]:
+    return dict((_json(folder / BENCH.name, BENCH) or {}).get("conditions", {}))
 
 
 def _copy(conditions: dict[str, Any]) -> float | None:
@@ -266,17 +266,18 @@ def _beside(folder: Path) -> pd.DataFrame:
     resolved = folder.resolve()
     prefix = resolved.name.removesuffix("ladder")
     parts = []
-    found = resolved.parent.glob(f"{prefix}*-bench/{BENCH_ROWS.name}") if prefix else ()
-    for file in sorted(found, key=lambda file: (file.parent.name.endswith(SEARCHES), file)):
+    beside = [one for one in benches(resolved.parent).values() if (one / BENCH_ROWS.name).is_file()]
+    found = [one for one in beside if prefix and one.name.startswith(prefix)]
+    for one in sorted(found, key=lambda one: (one.name.endswith(SEARCHES), one.name)):
         today = dict(BENCH_ROWS.renamed)
-        header = file.read_text(encoding="utf-8").partition("\n")[0].split(",")
+        header = (one / BENCH_ROWS.name).read_text(encoding="utf-8").partition("\n")[0].split(",")
         if not set(TIMES) <= {today.get(name, name) for name in header}:
             continue  # a benchmark of something else
-        rows = held_against_roofs(_table(file, BENCH_ROWS, TIMES), file)
-        sources = (_json(file.with_name(BENCH.name), BENCH) or {}).get("sources", {})
+        rows = held_against_roofs(_table(one / BENCH_ROWS.name, BENCH_ROWS, TIMES), one, beside)
+        sources = (_json(one / BENCH.name, BENCH) or {}).get("sources", {})
         rows = rows[rows["convention"] == "cold"]
         known = [sources.get(variant, "") for variant in rows["variant"]]
-        parts.append(rows.assign(fingerprint=known, bench_run=file.parent.name))
+        parts.append(rows.assign(fingerprint=known, bench_run=one.name))
     return (
         pd.concat(parts, ignore_index=True)
         if parts

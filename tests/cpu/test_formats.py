@@ -13,9 +13,15 @@ from analysis.formats.errors import InputError
 from harness.profile import argv, status
 from studies.bench import files as bench
 from studies.ladder import files as ladder
+from studies.runs import benches
 
 ROOT = Path(__file__).resolve().parents[2]
-COMMITTED = sorted(path for path in (ROOT / "reports").rglob("*.*") if {".json", ".csv"} & set(path.suffixes))
+COMMITTED = sorted(
+    path
+    for folder in (ROOT / "reports", *benches().values())
+    for path in folder.rglob("*.*")
+    if {".json", ".csv"} & set(path.suffixes)
+)
 # Of a user's program, which has no harness that would write a whole manifest: only files that no run of ours has.
 PROFILED = sorted(path for one in ("profile", "counting") for path in (ROOT / "tests/cpu/data" / one).rglob("*.*"))
 ONLY_PROFILED = {"bare_ranges", "count-plan", "count-selection", "selftest", "capture-costs"}
