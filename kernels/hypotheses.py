@@ -10,7 +10,9 @@ from dataclasses import dataclass
 TIME = "bench_time_p50_ns"
 FLOOR = "floor"  # as `than`: the time of the minimum bytes at copy speed; of a compute-bound op also of its operations
 DTYPES = ("float32", "bfloat16")
-SHORT_DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "fp64": "float64"}
+SHORT_DTYPES = {
+    "fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "fp64": "float64", "fp8": "float8_e4m3fn"
+}  # fmt: skip
 MOST_BYTES = 1.1  # moved over predicted bytes, at most: the rule for all variants
 # the words for a metric, as in the tables of the ladder
 WORDS = {

@@ -27,7 +27,7 @@ __all__ = [
 FOLDER = Path(__file__).resolve().parent
 LIBRARY_KINDS = ("torch", "compile", "library")  # written by others
 KINDS = (*LIBRARY_KINDS, "cuda", "triton")
-ITEM_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8, "bool": 1}
+ITEM_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8, "float8_e4m3fn": 1, "bool": 1}
 LARGE = 100e6  # bytes: "at 100 MB and more", far beyond the L2 cache
 
 Shape = tuple[int, ...]
@@ -140,6 +140,7 @@ class Op:
 
     folder              folder below kernels/, that of its name unless given
     torch_op            name in torch.ops.kernel_ledger, its own unless given; every call ends with the variant's name
+    out_dtype           dtype of the outputs if it differs from that of the inputs
     bench_shape         shape of captures and ladders, far beyond the L2 cache
     check_shapes        small shapes that reach every code path
     hostile(*inputs)    the inputs with infinities, NaN and extreme magnitudes
@@ -162,6 +163,7 @@ class Op:
     axes: tuple[str, ...]
     tensors: tuple[Tensor, ...]
     dtypes: tuple[str, ...] = DTYPES
+    out_dtype: str = ""
     shapes: Mapping[str, Shape]
     bench_shape: Shape
     check_shapes: tuple[Shape, ...]
@@ -202,7 +204,21 @@ class Op:
         sizes = dict(zip(self.axes, shape, strict=True))
         sizes.setdefault("C", sizes.get("nh", 0) * sizes.get("hs", 0))
         outputs = (tensor.axes for tensor in self.tensors if tensor.role == "out")
-        return item_bytes(dtype) * sum(math.prod(sizes[a] if a in sizes else int(a) for a in axes) for axes in outputs)
+        return item_bytes(self.out_dtype or dtype) * sum(
+            math.prod(sizes[a] if a in sizes else int(a) for a in axes) for axes in outputs
+        )
+
+    def cut(self, values: tuple[Any, ...], role: str, start: int, end: int) -> tuple[Any, ...]:
+        """Return the operands of a role with elements [start, end) of the op's first axis.
+
+        Operands without that axis stay whole, and so do numbers, which follow the inputs.
+        """
+        axis, axes = self.axes[0], [tensor.axes for tensor in self.tensors if tensor.role == role]
+        places = [names.index(axis) if axis in names else -1 for names in axes] + [-1] * (len(values) - len(axes))
+        return tuple(
+            value[(slice(None),) * place + (slice(start, end),)] if place >= 0 else value
+            for value, place in zip(values, places, strict=True)
+        )
 
     def memory_ns(self, shape: Shape, dtype: str, copy: float, read: float | None = None) -> float:
         """Return the least time (ns) of the op's bytes at the measured byte/s of a copy and, if known, of reads.

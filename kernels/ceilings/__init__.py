@@ -170,6 +170,17 @@ def _roofs() -> Iterator[tuple[str, str, str, float, Callable[[], Any]]]:
         left, right = (torch.randn(GEMM_N, GEMM_N, device="cuda").to(dtype) for _ in range(2))
         how = f"torch.matmul of {GEMM_N}^3 random {name}, 2 n^3 FLOP"
         yield name, "flop/s", how, 2.0 * GEMM_N**3, _matmul(left, right, precision)
+    if torch.cuda.get_device_capability() >= (8, 9):
+        eighths = [torch.randn(GEMM_N, GEMM_N, device="cuda").to(torch.float8_e4m3fn) for _ in range(2)]
+        how = f"torch._scaled_mm of {GEMM_N}^3 random e4m3 with fast accumulation, 2 n^3 FLOP"
+        yield "fp8", "flop/s", how, 2.0 * GEMM_N**3, _scaled(*eighths)
+
+
+def _scaled(left: Any, right: Any) -> Callable[[], Any]:
+    import torch
+
+    one = torch.ones((), device="cuda")
+    return functools.partial(torch._scaled_mm, left, right.t(), one, one, out_dtype=torch.bfloat16, use_fast_accum=True)
 
 
 def _matmul(left: Any, right: Any, precision: str) -> Callable[[], Any]:

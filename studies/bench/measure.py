@@ -161,18 +161,10 @@ def pieces(op: Op, inputs: tuple[Any, ...], results: tuple[Any, ...]) -> Iterato
     if len(op.axes) == 1 or any(tensor.role == "out" and axis not in tensor.axes for tensor in op.tensors):
         yield inputs, results
         return
-    roles = [[tensor.axes[0] == axis for tensor in op.tensors if tensor.role == role] for role in ("in", "out")]
-    first = next(value for value, sliced in zip(inputs, roles[0], strict=False) if sliced)
-    length = first.shape[0]
+    length = results[0].shape[0]
     step = max(1, PIECE_ELEMENTS * length // max(1, sum(value.numel() for value in results)))
-
-    def cut(values: tuple[Any, ...], sliced: list[bool], start: int) -> tuple[Any, ...]:
-        # numbers follow the tensors and have no role
-        flags = sliced + [False] * (len(values) - len(sliced))
-        return tuple(v[start : start + step] if flag else v for v, flag in zip(values, flags, strict=True))
-
     for start in range(0, length, step):
-        yield cut(inputs, roles[0], start), cut(results, roles[1], start)
+        yield op.cut(inputs, "in", start, start + step), op.cut(results, "out", start, start + step)
 
 
 def compare(
@@ -184,18 +176,21 @@ def compare(
     `allowance` if it is given. NaN stands exactly where the reference has NaN. For our own kernels on random inputs
     (`label` "random"), the norms of the rows and of each whole output must be right too (measure_norms.py).
     """
+    import torch
+
     first = inputs[0]
     declared = [tensor for tensor in op.tensors if tensor.role == "out"]
     floating = next(value for value in inputs if value.is_floating_point())
     dtype, shape = str(floating.dtype).removeprefix("torch."), tuple(first.shape)
+    wanted = getattr(torch, op.out_dtype or dtype)
     note = ""
     largest_error = used = 0.0
     ours = op.variants[variant].kind in ("cuda", "triton")  # torch and its compiler write all that they allocate
-    with memory_of_nans(floating) if ours else nullcontext():
+    with memory_of_nans(floating.to(wanted)) if ours else nullcontext():
         got = outputs(run(*inputs))
     judges_norms = label == "random" and ours and not allowance and op.error_spread
     norms = [Norms() for _ in declared] if judges_norms else []
-    if len(got) != len(declared) or any(value.dtype != floating.dtype for value in got):
+    if len(got) != len(declared) or any(value.dtype != wanted for value in got):
         return Check(variant, dtype, shape, label, math.nan, math.nan, False, "wrong number or dtype of outputs")
     for part, values in pieces(op, inputs, got):
         references = outputs(op.reference(*part))
@@ -588,7 +583,7 @@ def measure_copy(rounds: int) -> dict[str, list[float]]:
 def measure_roofs(op: Op) -> dict[str, float]:
     """Measure the roofs that the op's floor needs beside the copy.
 
-    They are dram_read in byte/s and, for an op bound by arithmetic, fp32, tf32 and bf16 in FLOP/s.
+    They are dram_read in byte/s and, for an op bound by arithmetic, fp32, tf32, bf16 and fp8 in FLOP/s.
     """
     from kernels.ceilings import measure_ceilings
 

@@ -1,0 +1,172 @@
+// What v04, v05 and v06 of matmul_fp8 share: blocks that stay on their SM, tiles of 128 x 256, a thread that feeds a ring
+// of stages and two warpgroups that multiply. Two blocks of a cluster can share a tile of the weight. The including
+// file defines RING_PEERS, RING_STAGES and RING_GROUP_ROWS.
+#pragma once
+
+#include <algorithm>
+
+#include "fp8_tile.cuh"
+
+constexpr int BN = 256, PEERS = RING_PEERS, STAGES = RING_STAGES;  // PEERS: blocks of a cluster, one below the other
+constexpr int THREADS = 128 * (CONSUMERS + 1);
+constexpr int BUFFERS = 2;                                    // pieces of 64 x 64 outputs that a warpgroup stages
+[[maybe_unused]] constexpr int GROUP_ROWS = RING_GROUP_ROWS;  // tile rows of a cluster that stay together in L2
+constexpr uint32_t A_BYTES = BM * BK, PART_BYTES = BN / PEERS * BK, STAGE_BYTES = A_BYTES + BN * BK;
+constexpr uint32_t OUT_BYTES = BUFFERS * 64 * 128;  // per consumer
+constexpr uint32_t SHARED_BYTES = 1024 + STAGES * (STAGE_BYTES + 16) + CONSUMERS * OUT_BYTES;
+static_assert(SHARED_BYTES <= 227 * 1024 && (PEERS == 1 || PEERS == 2));
+
+// sm_90a alone compiles the size of a cluster.
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define RING_CLUSTER __cluster_dims__(RING_PEERS, 1, 1)
+#else
+#define RING_CLUSTER
+#endif
+
+struct RingMaps {
+  CUtensorMap a, weight, out;
+};
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+// Waits for all threads of the cluster, or of the block if it is alone.
+__device__ __forceinline__ void join_peers() {
+  if constexpr (PEERS == 1)
+    __syncthreads();
+  else
+    asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+}
+
+// Which block of its cluster this one is.
+__device__ __forceinline__ uint32_t peer_rank() {
+  uint32_t rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+
+// Arrives at the same barrier of a block of the cluster.
+__device__ __forceinline__ void arrive_at(uint32_t barrier, uint32_t rank) {
+  asm volatile(
+      "{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1; mbarrier.arrive.release.cluster.shared::cluster.b64 "
+      "_, "
+      "[there]; }" ::"r"(barrier),
+      "r"(rank)
+      : "memory");
+}
+
+// load_box() into every block of the cluster, at the same address and barrier.
+__device__ __forceinline__ void load_box_for_all(uint32_t to, const CUtensorMap* map, uint32_t barrier, int column,
+                                                 int row) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, "
+      "{%3, %4}], [%2], %5;" ::"r"(to),
+      "l"(map), "r"(barrier), "r"(column), "r"(row), "h"(static_cast<uint16_t>((1 << PEERS) - 1))
+      : "memory");
+}
+
+// Marks a stage as read in all blocks that fill it. Call it in a whole warpgroup.
+__device__ __forceinline__ void give_back(uint32_t empty) {
+  const int thread = threadIdx.x % 128;
+  if constexpr (PEERS == 1) {
+    if (thread == 0) arrive(empty);
+  } else {
+    if (thread < PEERS) arrive_at(empty, thread);
+  }
+}
+
+// Computes every tile of a block. `add_up(sums, ring, steps, a, weight, full, empty, row, column)` computes the 64 x 256 sums of a
+// warpgroup from the stages of all steps in K, and returns a factor for them.
+template <typename AddUp>
+__device__ __forceinline__ void ring_product(const RingMaps& maps, int m, int n, int k, const AddUp& add_up) {
+  extern __shared__ uint8_t memory[];
+  const uint32_t stages = (shared_address(memory) + 1023) & ~1023U;  // swizzled tiles start at multiples of 1024
+  const uint32_t staged = stages + STAGES * STAGE_BYTES, full = staged + CONSUMERS * OUT_BYTES;
+  const uint32_t empty = full + 8 * STAGES;
+  const int rank = PEERS == 1 ? 0 : peer_rank(), clusters = gridDim.x / PEERS;
+  const TileOrder<GROUP_ROWS, BM * PEERS, BN> order{(m + BM * PEERS - 1) / (BM * PEERS), (n + BN - 1) / BN};
+  const int tiles = order.rows * order.columns, steps = (k + BK - 1) / BK;
+  const int group = __shfl_sync(0xffffffffU, threadIdx.x / 128, 0);  // tells the compiler that a warp has one group
+
+  let_next_start();
+  if (threadIdx.x == 0) init_ring<STAGES>(full, empty, CONSUMERS * PEERS);
+  join_peers();
+
+  if (group == CONSUMERS) {  // the producer: one thread
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 32;");
+    if (threadIdx.x % 128 == 0) {
+      wait_for_previous();
+      Ring<STAGES> ring = {0, 1};  // all stages start empty
+      for (int tile = blockIdx.x / PEERS; tile < tiles; tile += clusters) {
+        int row, column;
+        order.place(tile, row, column);
+        for (int step = 0; step < steps; ++step) {
+          wait_barrier(empty + 8 * ring.stage, ring.phase);  // of all blocks of the cluster
+          const uint32_t barrier = full + 8 * ring.stage, to = stages + ring.stage * STAGE_BYTES;
+          expect_bytes(barrier, STAGE_BYTES);  // boxes beyond the edge are filled with zeros and counted in full
+          load_box(to, &maps.a, barrier, step * BOX, row + rank * BM);
+          if constexpr (PEERS == 1)
+            load_box(to + A_BYTES, &maps.weight, barrier, step * BOX, column);
+          else
+            load_box_for_all(to + A_BYTES + rank * PART_BYTES, &maps.weight, barrier, step * BOX,
+                             column + rank * (BN / PEERS));
+          ring.advance();
+        }
+      }
+    }
+  } else {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+    wait_for_previous();
+    Ring<STAGES> ring;
+    for (int tile = blockIdx.x / PEERS; tile < tiles; tile += clusters) {
+      int row, column;
+      order.place(tile, row, column);
+      row += rank * BM + group * 64;
+      float sums[BN / 2];
+      const float scale =
+          add_up(sums, ring, steps, stages + group * 64 * BK, stages + A_BYTES, full, empty, row, column);
+      write_tile<BN / 64, BUFFERS>(&maps.out, staged + group * OUT_BYTES, sums, scale, row, column, m, n);
+    }
+    if (threadIdx.x % 128 == 0) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+  }
+  if constexpr (PEERS > 1) join_peers();  // a block that ended could no longer be written to
+}
+
+// The sums of a tile, added up in the tensor cores.
+struct InTensorCores {
+  const float *scale_a, *scale_weight;
+
+  __device__ __forceinline__ float operator()(float (&sums)[BN / 2], Ring<STAGES>& ring, int steps, uint32_t a,
+                                              uint32_t weight, uint32_t full, uint32_t empty, int, int) const {
+    uint32_t before = 0;  // the barrier of the stage whose products may still run
+    for (int step = 0; step < steps; ++step) {
+      wait_barrier(full + 8 * ring.stage, ring.phase);
+      begin_multiply();
+      multiply_step(sums, a + ring.stage * STAGE_BYTES, weight + ring.stage * STAGE_BYTES, step > 0);
+      commit_multiply();
+      wait_multiply<1>();  // the step before has ended: its stage may be filled again
+      if (step > 0) give_back(before);
+      before = empty + 8 * ring.stage;
+      ring.advance();
+    }
+    wait_multiply<0>();
+    give_back(before);
+    return *scale_a * *scale_weight;
+  }
+};
+
+#endif
+
+// Sets `grid` and `maps` for a call. Returns cudaErrorNotSupported on another GPU than Hopper.
+inline cudaError_t prepare_ring(const MatmulFp8Call& call, RingMaps& maps, Grid& grid) {
+  if (const cudaError_t status = refused(call)) return status;
+  int sm_count = 0;
+  if (const cudaError_t status = hopper_multiprocessors(sm_count)) return status;
+  if (sm_count == 0) return cudaErrorNotSupported;
+  if (!make_fp8_map(maps.a, call.a, call.m, call.k, BM) ||
+      !make_fp8_map(maps.weight, call.weight, call.n, call.k, BN / PEERS) ||
+      !make_map(maps.out, call.out, call.m, call.n, call.n, 64, BOX))
+    return cudaErrorInvalidValue;
+  const int tiles = (call.m + BM * PEERS - 1) / (BM * PEERS) * ((call.n + BN - 1) / BN);
+  grid = {std::min(tiles, sm_count / PEERS) * PEERS, THREADS};
+  return cudaSuccess;
+}

@@ -1,0 +1,101 @@
+// What the wgmma rungs of matmul_fp8 share: products of e4m3 and how a tile is written.
+#pragma once
+
+#include <cuda_bf16.h>
+
+#include <cstdint>
+
+#include "check.cuh"
+#include "hopper.cuh"
+#include "matmul_fp8.h"
+#include "overlap_shared.cuh"
+#include "tile_order.cuh"
+
+constexpr int BM = 128, BK = 128;  // rows of a tile; bytes of a step in K, a swizzled row
+constexpr int CONSUMERS = 2;       // warpgroups, 64 rows of the tile each
+
+// A map of an e4m3 matrix, in boxes of `rows` x 128 bytes. TMA copies pairs of elements as if they were bf16.
+inline bool make_fp8_map(CUtensorMap& map, const void* matrix, int rows, int k, uint32_t box_rows) {
+  return make_map(map, matrix, rows, k / 2, k / 2, box_rows, BOX);
+}
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+#define SUMS_8(i)                                                                                             \
+  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), \
+      "+f"(d[i + 7])
+#define SUMS_64(i)                                                                                          \
+  SUMS_8(i), SUMS_8(i + 8), SUMS_8(i + 16), SUMS_8(i + 24), SUMS_8(i + 32), SUMS_8(i + 40), SUMS_8(i + 48), \
+      SUMS_8(i + 56)
+
+// d (64 x N) += a (64 x 32) x b (N x 32)^T, e4m3 in shared memory, K contiguous in both. With `keep` 0, d = instead of
+// d +=. A whole warpgroup calls it, after begin_multiply(). The tensor cores keep about 14 bits of a sum: each product and the
+// sum so far lose what is below 2^-13 of the largest of them.
+__device__ __forceinline__ void multiply_fp8(float (&d)[64], uint64_t a, uint64_t b, int keep) {
+  asm volatile(
+      "{ .reg .pred p; setp.ne.b32 p, %66, 0; wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3 {%0, %1, %2, %3, "
+      "%4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, "
+      "%27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, "
+      "%49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, %64, %65, p, 1, 1; }"
+      : SUMS_64(0)
+      : "l"(a), "l"(b), "r"(keep));
+}
+
+__device__ __forceinline__ void multiply_fp8(float (&d)[128], uint64_t a, uint64_t b, int keep) {
+  asm volatile(
+      "{ .reg .pred p; setp.ne.b32 p, %130, 0; wgmma.mma_async.sync.aligned.m64n256k32.f32.e4m3.e4m3 {%0, %1, %2, %3, "
+      "%4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, "
+      "%27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, "
+      "%49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, %67, %68, %69, %70, "
+      "%71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, "
+      "%93, %94, %95, %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
+      "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}, %128, %129, p, "
+      "1, 1; }"
+      : SUMS_64(0), SUMS_64(64)
+      : "l"(a), "l"(b), "r"(keep));
+}
+
+#undef SUMS_8
+#undef SUMS_64
+
+// Four products: 64 rows at `a` x N rows at `b`, 128 deep. Rows have 128 bytes, swizzled.
+template <int SUMS>
+__device__ __forceinline__ void multiply_step(float (&d)[SUMS], uint32_t a, uint32_t b, bool keep) {
+#pragma unroll
+  for (int part = 0; part < BK / 32; ++part)
+    multiply_fp8(d, descriptor(a + part * 32, 16, 1024), descriptor(b + part * 32, 16, 1024), keep || part > 0);
+}
+
+// Stages 16 columns of the 16 rows of a warp as bf16, in 64 swizzled rows of 128 bytes. `sums` are the warp's 8 for these
+// columns, `chunk` is the number of the first 16 bytes in a row.
+__device__ __forceinline__ void stage_columns(uint32_t to, const float* sums, float scale, int chunk) {
+  const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
+  // matrices: rows 0-7 / 8-15 of the warp x columns 0-7 / 8-15
+  store_matrices(to + swizzled<128>(warp * 16 + lane % 8 + lane / 8 % 2 * 8, chunk + lane / 16),
+                 pack(sums[0] * scale, sums[1] * scale), pack(sums[2] * scale, sums[3] * scale),
+                 pack(sums[4] * scale, sums[5] * scale), pack(sums[6] * scale, sums[7] * scale));
+}
+
+// Writes 64 x 64 * PIECES outputs of a warpgroup, through BUFFERS pieces of shared memory of 64 x 64 at `staged`: as bf16,
+// swizzled as TMA expects, from there to `out`.
+template <int PIECES, int BUFFERS>
+__device__ __forceinline__ void write_tile(const CUtensorMap* out, uint32_t staged, const float* sums, float scale,
+                                           int row, int column, int m, int n) {
+  const int thread = threadIdx.x % 128, barrier = 1 + threadIdx.x / 128;
+#pragma unroll
+  for (int piece = 0; piece < PIECES; ++piece) {
+    const uint32_t to = staged + piece % BUFFERS * 64 * 128;
+    if (thread == 0) asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(BUFFERS - 1) : "memory");
+    join_named(barrier);
+#pragma unroll
+    for (int j = 0; j < 4; ++j) stage_columns(to, sums + piece * 32 + j * 8, scale, j * 2);
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    join_named(barrier);
+    if (thread == 0) {
+      if (row < m && column + piece * 64 < n) store_box(out, to, column + piece * 64, row);
+      asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+    }
+  }
+}
+
+#endif

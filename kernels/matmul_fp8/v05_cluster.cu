@@ -1,0 +1,35 @@
+// matmul_fp8 v05_cluster: v04 in clusters of two blocks, which share the tile of the weight.
+// Shapes   a (M, K), weight (N, K) e4m3, one scale each, out (M, N) bf16, all row-major.
+// Needs    sm_90a, N % 16 == 0, K % 16 == 0, 16-byte aligned operands
+// Moves    (M*K * ceil(N / 256) + N*K * ceil(M / 128)) bytes through L2.
+// Versus   v03: a step's products run while the next ones are issued, no step waits for all warps, and a tile reads a quarter
+//          less of L2 for a product. Blocks stay on their SM, so a tile is loaded while the one before is written.
+// Source   CUTLASS, "KernelTmaWarpSpecializedCooperative"
+#ifndef MATMUL_FP8_V05_GROUP_ROWS
+#define MATMUL_FP8_V05_GROUP_ROWS 8
+#endif
+#ifndef MATMUL_FP8_V05_STAGES
+#define MATMUL_FP8_V05_STAGES 4
+#endif
+#define RING_PEERS 2
+#define RING_GROUP_ROWS MATMUL_FP8_V05_GROUP_ROWS
+#define RING_STAGES MATMUL_FP8_V05_STAGES
+#include "fp8_ring.cuh"
+
+RING_CLUSTER __global__ void __launch_bounds__(THREADS, 1)
+    matmul_fp8_v05_cluster(const __grid_constant__ RingMaps maps, const float* __restrict__ scale_a,
+                           const float* __restrict__ scale_weight, int m, int n, int k) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  ring_product(maps, m, n, k, InTensorCores{scale_a, scale_weight});
+#else
+  __trap();  // compiled without the instructions of sm_90a
+#endif
+}
+
+cudaError_t matmul_fp8_v05_cluster(const MatmulFp8Call& call) {
+  RingMaps maps;
+  Grid grid;
+  if (const cudaError_t status = prepare_ring(call, maps, grid)) return status;
+  return launch_overlapped(matmul_fp8_v05_cluster, grid, SHARED_BYTES, call.stream, maps, call.scale_a,
+                           call.scale_weight, call.m, call.n, call.k);
+}

@@ -1,0 +1,93 @@
+// matmul_fp8 v06_blocks: v05 with scales of 1 x 128 and 128 x 128 elements, sums promoted to fp32 registers every 128.
+// Shapes   a (M, K), weight (N, K) e4m3, scale_a (K / 128, M), scale_weight (N / 128, K / 128) fp32, out (M, N) bf16.
+// Needs    sm_90a, N % 16 == 0, K % 16 == 0, 16-byte aligned operands
+// Moves    (M*K * ceil(N / 256) + N*K * ceil(M / 256)) bytes through L2, and the scales.
+// Versus   v05: the tensor cores add up 128 of K, and the FMA units add the scaled sum to the total while the tensor
+//          cores work for the other warpgroup. That also keeps the 14 bits of a sum in the tensor cores from adding up over K.
+// Source   DeepSeek-V3 (arXiv 2412.19437), section 3.3.2, "Increasing Accumulation Precision"; DeepGEMM
+#ifndef MATMUL_FP8_V06_GROUP_ROWS
+#define MATMUL_FP8_V06_GROUP_ROWS 8
+#endif
+#ifndef MATMUL_FP8_V06_STAGES
+#define MATMUL_FP8_V06_STAGES 4
+#endif
+#define RING_PEERS 2
+#define RING_GROUP_ROWS MATMUL_FP8_V06_GROUP_ROWS
+#define RING_STAGES MATMUL_FP8_V06_STAGES
+#include "fp8_ring.cuh"
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+namespace {
+
+// The sums of a tile, promoted every 128 of K.
+struct Promoted {
+  const float *scale_a, *scale_weight;
+  int m, n, k;
+
+  __device__ __forceinline__ float operator()(float (&sums)[BN / 2], Ring<STAGES>& ring, int steps, uint32_t a,
+                                              uint32_t weight, uint32_t full, uint32_t empty, int row,
+                                              int column) const {
+    const int lane = threadIdx.x % 32, first = row + threadIdx.x % 128 / 32 * 16 + lane / 4;
+    // what lies beyond the edges is computed with the last scale, and not written
+    const float* of_rows[2] = {scale_a + min(first, m - 1), scale_a + min(first + 8, m - 1)};
+    const int last = (n - 1) / SCALED, block = column / SCALED;
+    const float* of_columns[2] = {scale_weight + static_cast<int64_t>(min(block, last)) * steps,
+                                  scale_weight + static_cast<int64_t>(min(block + 1, last)) * steps};
+    float rows[2], columns[2];
+    const auto fetch = [&](int step) {  // the scales of a step
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        rows[i] = __ldg(of_rows[i] + static_cast<int64_t>(step) * m);
+        columns[i] = __ldg(of_columns[i] + step);
+      }
+    };
+    fetch(0);
+#pragma unroll
+    for (int i = 0; i < BN / 2; ++i) sums[i] = 0.0f;
+#pragma unroll 1
+    for (int step = 0; step < steps; ++step) {
+      wait_barrier(full + 8 * ring.stage, ring.phase);
+      float factors[2][2];
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        float part[BN / 4];
+        begin_multiply();
+        multiply_step(part, a + ring.stage * STAGE_BYTES, weight + ring.stage * STAGE_BYTES + half * 128 * BK, false);
+        commit_multiply();
+        if (half == 0) {
+#pragma unroll
+          for (int i = 0; i < 4; ++i) factors[i / 2][i % 2] = rows[i % 2] * columns[i / 2];
+          if (step + 1 < steps) fetch(step + 1);
+        }
+        wait_multiply<0>();
+        if (half == 1) give_back(empty + 8 * ring.stage);
+#pragma unroll
+        for (int i = 0; i < BN / 4; ++i)
+          sums[half * (BN / 4) + i] = fmaf(part[i], factors[half][i / 2 % 2], sums[half * (BN / 4) + i]);
+      }
+      ring.advance();
+    }
+    return 1.0f;
+  }
+};
+
+}  // namespace
+#endif
+
+RING_CLUSTER __global__ void __launch_bounds__(THREADS, 1)
+    matmul_fp8_v06_blocks(const __grid_constant__ RingMaps maps, const float* __restrict__ scale_a,
+                          const float* __restrict__ scale_weight, int m, int n, int k) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  ring_product(maps, m, n, k, Promoted{scale_a, scale_weight, m, n, k});
+#else
+  __trap();  // compiled without the instructions of sm_90a
+#endif
+}
+
+cudaError_t matmul_fp8_v06_blocks(const MatmulFp8Call& call) {
+  RingMaps maps;
+  Grid grid;
+  if (const cudaError_t status = prepare_ring(call, maps, grid)) return status;
+  return launch_overlapped(matmul_fp8_v06_blocks, grid, SHARED_BYTES, call.stream, maps, call.scale_a,
+                           call.scale_weight, call.m, call.n, call.k);
+}
