@@ -291,6 +291,19 @@ BACKWARD_VARIANTS = (
         ),
         tunables={"RMSNORM_V05_AHEAD": (1, 0, 2)},
     ),
+    cuda_variant(
+        "rmsnorm",
+        "v06_ring",
+        "blocks that stay, three rows ahead in shared memory: 3 element passes",
+        backward_bytes,
+        binding="run_backward<{launcher}>",
+        symbols=("rmsnorm_v06_ring", "rmsnorm_v06_sum"),
+        hypotheses=(
+            Hypothesis(TIME, "floor", high=1 / 0.9, least_bytes=LARGE),
+            Hypothesis(TIME, "v05_persistent", high=0.97, counters=False, least_bytes=LARGE),
+        ),
+        tunables={"RMSNORM_V06_STAGES": (4, 2, 3)},
+    ),
 )
 
 RMSNORM = register(

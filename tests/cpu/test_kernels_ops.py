@@ -237,7 +237,7 @@ def test_declarations(op):
 @small
 def test_minimum_bytes_are_those_of_the_operands(op):
     """Where every element of every operand is needed, the model is the size of the operands."""
-    if op.name in ("softmax", "encoder"):
+    if op.name in ("softmax", "softmax_backward", "encoder"):
         pytest.skip("not every element is needed; enumerated elsewhere")
     for shape in op.check_shapes[:3]:
         inputs = inputs_of(op, shape)

@@ -1,0 +1,251 @@
+// Gradients of rows that were normalised, for LayerNorm and RMSNorm: what a block that stays does with its rows, and the
+// sum over the blocks. Needs sm_90 for shared memory and overlapped launches.
+#pragma once
+
+#include "overlap_shared.cuh"
+#include "reduce.cuh"
+#include "vec.cuh"
+
+// How a row maps to threads: G threads have COUNT packets of 16 bytes each, a block has ROWS rows. A ring in shared
+// memory has STAGES rows for each of them, so STAGES - 1 rows are on their way while one is computed.
+template <int COUNT_, int G_, int ROWS_, int MOST_STAGES>
+struct RingMapping {
+  static constexpr int COUNT = COUNT_, G = G_, ROWS = ROWS_, THREADS = G * ROWS;
+  static constexpr int BLOCKS = THREADS > 256 ? 1 : 2;  // per SM, with 128 registers a thread
+  static constexpr uint32_t STAGE_BYTES = 2 * COUNT * THREADS * 16;
+  static constexpr int FIT = static_cast<int>((200u << 10) / BLOCKS / STAGE_BYTES);
+  static constexpr int STAGES = FIT < MOST_STAGES ? FIT : MOST_STAGES;
+  static constexpr uint32_t BYTES = STAGES * STAGE_BYTES;
+};
+
+// Calls `launch` with the mapping for rows of so many packets, or `too_long` if a row does not fit.
+template <typename T, int STAGES, typename Launch, typename TooLong>
+inline cudaError_t with_ring(int packets, Launch launch, TooLong too_long) {
+  if (packets <= 32) return launch(RingMapping<1, 32, 8, STAGES>());
+  if (packets <= 64) return launch(RingMapping<2, 32, 8, STAGES>());
+  if (packets <= 96) return launch(RingMapping<3, 32, 8, STAGES>());
+  if (packets <= 128) return launch(RingMapping<2, 64, 4, STAGES>());
+  if (packets <= 192) return launch(RingMapping<3, 64, 4, STAGES>());
+  if (packets <= 256) return launch(RingMapping<2, 128, 2, STAGES>());
+  if (packets <= 512) return launch(RingMapping<2, 256, 1, STAGES>());
+  if (packets <= 1024) return launch(RingMapping<2, 512, 1, STAGES>());
+  if constexpr (sizeof(T) == 4)
+    if (packets <= 2048) return launch(RingMapping<4, 512, 1, STAGES>());
+  return too_long();
+}
+
+// The blocks that stay: enough for the rows, and no more than the GPU holds at once.
+template <typename M>
+inline int ring_blocks(int64_t rows, int multiprocessors) {
+  const int64_t wanted = (rows - 1) / M::ROWS + 1, most = static_cast<int64_t>(multiprocessors) * M::BLOCKS;
+  return static_cast<int>(wanted < most ? wanted : most);
+}
+
+__device__ __forceinline__ void copy_packet(uint4* to, const void* from) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(static_cast<uint32_t>(__cvta_generic_to_shared(to))),
+               "l"(from)
+               : "memory");
+#endif
+}
+
+// Reads a packet from shared memory, each time that it is called: a row kept in registers from one pass to the next would
+// spill.
+template <typename Part>
+__device__ __forceinline__ Part read_packet(const uint4* from) {
+  Part part;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(part.raw.x), "=r"(part.raw.y), "=r"(part.raw.z), "=r"(part.raw.w)
+               : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(from)))
+               : "memory");
+  return part;
+}
+
+// Ends a group of copies of this thread, and waits for all but the last PENDING groups.
+template <int PENDING>
+__device__ __forceinline__ void end_copies_and_wait() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.commit_group;" ::: "memory");  // an empty group keeps the count right
+  asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
+#endif
+}
+
+// The sums of two values over the G threads of a row, for each of them. Between two calls of one `place`, a row has a
+// call of the other.
+template <int G, int ROWS>
+__device__ __forceinline__ float2 add_over_row(float2 value, int place) {
+  value = {warp_sum(value.x), warp_sum(value.y)};
+  if constexpr (G > 32) {
+    __shared__ float2 partial[2][ROWS][G / 32];
+    float2* own = partial[place][threadIdx.x / G];
+    if (threadIdx.x % 32 == 0) own[threadIdx.x % G / 32] = value;
+    join_row<G, ROWS>();
+    value = {};
+#pragma unroll
+    for (int warp = 0; warp < G / 32; ++warp) value = {value.x + own[warp].x, value.y + own[warp].y};
+  }
+  return value;
+}
+
+// Every gridDim.x * ROWSth row: the gradient of its x into `out`. Of each column, what the block's rows add to the
+// gradient of the weight, and CENTRED to that of the bias, goes into `sums`: one or two times gridDim.x rows.
+// Each thread copies and reads its own packets, so the ring needs no barrier.
+template <typename T, typename M, bool CENTRED>
+__device__ __forceinline__ void row_gradients(const T* gradient, const T* x, const T* weight, T* out, float* sums,
+                                              int rows, int columns, float eps) {
+  constexpr int COUNT = M::COUNT, G = M::G, ROWS = M::ROWS, STAGES = M::STAGES, WIDTH = 16 / sizeof(T);
+  using Part = Packet<T, WIDTH>;
+  extern __shared__ uint4 ring[];
+  const int lane = threadIdx.x % G;
+  const int64_t step = static_cast<int64_t>(gridDim.x) * ROWS;
+  const float share = 1.0f / static_cast<float>(columns);
+  const auto column_of = [&](int k) { return (k * G + lane) * WIDTH; };
+  const auto slot = [&](int stage, int which, int k) {
+    return ring + ((stage * 2 + which) * COUNT + k) * M::THREADS + threadIdx.x;
+  };
+  const auto fetch = [&](int64_t row, int stage) {
+    if (row >= rows) return;
+#pragma unroll
+    for (int k = 0; k < COUNT; ++k)
+      if (column_of(k) < columns) {
+        copy_packet(slot(stage, 0, k), x + row * columns + column_of(k));
+        copy_packet(slot(stage, 1, k), gradient + row * columns + column_of(k));
+      }
+  };
+
+  int64_t row = static_cast<int64_t>(blockIdx.x) * ROWS + threadIdx.x / G;
+#pragma unroll
+  for (int stage = 0; stage < STAGES - 1; ++stage) {
+    fetch(row + stage * step, stage);
+    end_copies_and_wait<STAGES - 1>();
+  }
+  Part weights[COUNT];
+  float of_weight[COUNT][WIDTH], of_bias[COUNT][WIDTH];
+#pragma unroll
+  for (int k = 0; k < COUNT; ++k) {
+    weights[k].raw = {};
+    if (column_of(k) < columns) weights[k] = Part::load(weight + column_of(k));
+#pragma unroll
+    for (int j = 0; j < WIDTH; ++j) of_weight[k][j] = of_bias[k][j] = 0.0f;
+  }
+
+  for (int stage = 0, turn = 0; row < rows; row += step, turn ^= 1) {
+    fetch(row + (STAGES - 1) * step, stage == 0 ? STAGES - 1 : stage - 1);  // into what this thread read last
+    end_copies_and_wait<STAGES - 1>();
+    const int own = stage;
+    stage = stage + 1 == STAGES ? 0 : stage + 1;
+    // calls `use` with each column, the x of this row there, its gradient, and that times the weight
+    const auto each = [&](auto use, auto after) {
+#pragma unroll
+      for (int k = 0; k < COUNT; ++k)
+        if (column_of(k) < columns) {
+          const Part values = read_packet<Part>(slot(own, 0, k)), gradients = read_packet<Part>(slot(own, 1, k));
+#pragma unroll
+          for (int j = 0; j < WIDTH; ++j) {
+            const float given = to_float(gradients.values[j]);
+            use(k, j, to_float(values.values[j]), given, given * to_float(weights[k].values[j]));
+          }
+          after(k);
+        }
+    };
+    const auto nothing = [](int) {};
+    float mean = 0.0f, mean_wanted = 0.0f;
+    if constexpr (CENTRED) {
+      float2 both = {};
+      each([&](int, int, float value, float, float wanted) { both.x += value, both.y += wanted; }, nothing);
+      both = add_over_row<G, ROWS>(both, 0);
+      mean = both.x * share, mean_wanted = both.y * share;
+    }
+    float2 both = {};
+    each([&](int, int, float value, float,
+             float wanted) { both.x += (value - mean) * (value - mean), both.y += (value - mean) * wanted; },
+         nothing);
+    both = add_over_row<G, ROWS>(both, CENTRED ? 1 : turn);
+    const float scale = rsqrtf(both.x * share + eps), mean_product = both.y * scale * share;
+    float result[WIDTH];
+    each(
+        [&](int k, int j, float value, float given, float wanted) {
+          const float z = (value - mean) * scale;
+          result[j] = scale * (wanted - mean_wanted - z * mean_product);
+          of_weight[k][j] += given * z;
+          if constexpr (CENTRED) of_bias[k][j] += given;
+        },
+        [&](int k) { Part::scaled(result, 1.0f).store(out + row * columns + column_of(k)); });
+  }
+
+  const auto put = [&](float* to, const float (&values)[COUNT][WIDTH], bool all) {
+#pragma unroll
+    for (int k = 0; k < COUNT; ++k)
+      if (all || column_of(k) < columns)
+#pragma unroll
+        for (int j = 0; j < WIDTH; j += 4)
+          *reinterpret_cast<float4*>(to + column_of(k) + j) = {values[k][j], values[k][j + 1], values[k][j + 2],
+                                                               values[k][j + 3]};
+  };
+  const auto of_block = [&](int which) {
+    return sums + (static_cast<int64_t>(which) * gridDim.x + blockIdx.x) * columns;
+  };
+  if constexpr (ROWS == 1) {
+    put(of_block(0), of_weight, false);
+    if constexpr (CENTRED) put(of_block(1), of_bias, false);
+  } else {  // the rows of the block first, through the ring, whose copies have all been read
+    constexpr int ROW = COUNT * G * WIDTH;
+    static_assert((CENTRED ? 2 : 1) * ROWS * ROW * 4 <= M::BYTES);
+    float* shared = reinterpret_cast<float*>(ring);
+    __syncthreads();
+    put(shared + threadIdx.x / G * ROW, of_weight, true);
+    if constexpr (CENTRED) put(shared + (ROWS + threadIdx.x / G) * ROW, of_bias, true);
+    __syncthreads();
+    for (int column = threadIdx.x; column < columns; column += M::THREADS)
+#pragma unroll
+      for (int which = 0; which < (CENTRED ? 2 : 1); ++which) {
+        float total = 0.0f;
+#pragma unroll
+        for (int place = 0; place < ROWS; ++place) total += shared[(which * ROWS + place) * ROW + column];
+        of_block(which)[column] = total;
+      }
+  }
+}
+
+constexpr int SUM_LANES = 128, SUM_QUADS = 8,
+              SUM_THREADS = SUM_LANES * SUM_QUADS;  // rows side by side, packets of four
+
+inline int sum_blocks(int columns, int outputs) { return ((columns - 1) / (SUM_QUADS * 4) + 1) * outputs; }
+
+// The sums over the `count` rows that the blocks left, always in one order. A block has SUM_QUADS * 4 columns of one
+// output, and each of its threads three rows: those of two blocks per SM on 192 SMs in one go.
+template <typename T>
+__device__ __forceinline__ void add_blocks(const float* sums, T* of_weight, T* of_bias, int count, int columns) {
+  constexpr int AT_ONCE = 3, WARPS = SUM_THREADS / 32;
+  __shared__ float4 partial[WARPS][SUM_QUADS];
+  const int slabs = (columns - 1) / (SUM_QUADS * 4) + 1, which = blockIdx.x / slabs, slab = blockIdx.x % slabs;
+  const int quad = threadIdx.x % SUM_QUADS, column = (slab * SUM_QUADS + quad) * 4;
+  const float* from = sums + static_cast<int64_t>(which) * count * columns + column;
+  float4 total = {};
+  if (column < columns)
+    for (int row = threadIdx.x / SUM_QUADS; row < count; row += AT_ONCE * SUM_LANES) {
+      float4 more[AT_ONCE];
+#pragma unroll
+      for (int i = 0; i < AT_ONCE; ++i)  // past the end the last row again, so that no load waits for a branch
+        more[i] = *reinterpret_cast<const float4*>(from +
+                                                   static_cast<int64_t>(min(row + i * SUM_LANES, count - 1)) * columns);
+#pragma unroll
+      for (int i = 0; i < AT_ONCE; ++i)
+        if (row + i * SUM_LANES < count)
+          total = {total.x + more[i].x, total.y + more[i].y, total.z + more[i].z, total.w + more[i].w};
+    }
+#pragma unroll
+  for (int offset = SUM_QUADS; offset < 32; offset *= 2)
+    total = {total.x + __shfl_xor_sync(0xffffffffu, total.x, offset),
+             total.y + __shfl_xor_sync(0xffffffffu, total.y, offset),
+             total.z + __shfl_xor_sync(0xffffffffu, total.z, offset),
+             total.w + __shfl_xor_sync(0xffffffffu, total.w, offset)};
+  if (threadIdx.x % 32 < SUM_QUADS) partial[threadIdx.x / 32][quad] = total;
+  __syncthreads();
+  const int own = slab * SUM_QUADS * 4 + threadIdx.x;
+  if (threadIdx.x >= SUM_QUADS * 4 || own >= columns) return;
+  float result = 0.0f;
+#pragma unroll
+  for (int warp = 0; warp < WARPS; ++warp) result += reinterpret_cast<const float*>(partial[warp])[threadIdx.x];
+  (which == 0 ? of_weight : of_bias)[own] = from_float<T>(result);
+}
