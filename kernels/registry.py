@@ -146,6 +146,8 @@ class Op:
     hostile(*inputs)    the inputs with infinities, NaN and extreme magnitudes
     allowed_error(inputs, references, variant)
                         for each output a float64 tensor: the largest allowed difference from `reference`
+    judged(inputs, results)  what the check compares instead of results and reference, for ops with more than one right
+                        result
     error_spread        for ops with long sums, with the same arguments: how errors add up over a row and an output, for
                         inputs of `make_inputs` (studies/bench/measure_norms.py)
     chain               PyTorch operations of the baseline, in order
@@ -181,6 +183,7 @@ class Op:
     chain: tuple[str, ...]
     best: str
     best_by_dtype: Mapping[str, str] = field(default_factory=dict)
+    judged: Callable[[tuple[Any, ...], tuple[Any, ...]], tuple[Any, ...]] = lambda inputs, results: results
     error_spread: Callable[[tuple[Any, ...], tuple[Any, ...], Variant], tuple[Spread, ...]] | None = None
     extras: tuple[Launcher, ...] = ()
     compute_bound: bool = False

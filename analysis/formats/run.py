@@ -77,9 +77,10 @@ class MatmulPrecision(Struct):
 
 
 class Manifest(Struct):
-    """The conditions of a run. The last three are set if a benchmark measured them in the same run.
+    """The conditions of a run. The last four are set if a benchmark measured them in the same run.
 
     `empty_kernel_ns`: p5, p50 and p95 of a kernel that does nothing, timed as the benchmark times a launch alone.
+    `read_alone_ns`: the same of a kernel that only reads as many bytes as the op at a dtype and shape.
     """
 
     gpu: Gpu | None = None
@@ -106,6 +107,7 @@ class Manifest(Struct):
     copy_byte_per_s: dict[str, Positive] | UnsetType = UNSET
     roofs: dict[str, Positive] | UnsetType = UNSET
     empty_kernel_ns: dict[str, Positive] | UnsetType = UNSET
+    read_alone_ns: dict[str, dict[str, Positive]] | UnsetType = UNSET
 
 
 MANIFEST = JsonFile("manifest", "manifest.json", Manifest, AGAIN)

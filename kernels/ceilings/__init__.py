@@ -44,6 +44,19 @@ def copy_of(source: Any, target: Any) -> Callable[[], None]:
     return lambda: _launch("copy_known_bytes", source, target, count)
 
 
+def read_once_of(source: Any) -> Callable[[], None]:
+    """Return a call that reads the bytes of one CUDA tensor as the roof of reads does.
+
+    Raises: kernels.build.BuildError without a GPU or a compiler.
+    """
+    import torch
+
+    sink = torch.zeros(16, dtype=torch.uint8, device=source.device)
+    count = source.numel() * source.element_size()
+    _library()
+    return lambda: _launch("read_dram", source, sink, count)
+
+
 def read_of(source: Any) -> Callable[[], None]:
     """Return a call that reads the bytes of one CUDA tensor once, with loads that L2 keeps like any others.
 

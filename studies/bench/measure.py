@@ -35,7 +35,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -190,10 +190,11 @@ def compare(
         got = outputs(run(*inputs))
     judges_norms = label == "random" and ours and not allowance and op.error_spread
     norms = [Norms() for _ in declared] if judges_norms else []
-    if len(got) != len(declared) or any(value.dtype != wanted for value in got):
+    floats = [value.dtype for value in got if value.is_floating_point()]
+    if len(got) != len(declared) or any(dtype != wanted for dtype in floats):
         return Check(variant, dtype, shape, label, math.nan, math.nan, False, "wrong number or dtype of outputs")
-    for part, values in pieces(op, inputs, got):
-        references = outputs(op.reference(*part))
+    for part, values in pieces(op, inputs, op.judged(inputs, got)):
+        references = op.judged(part, outputs(op.reference(*part)))
         if [value.shape for value in values] != [reference.shape for reference in references]:
             return Check(variant, dtype, shape, label, math.nan, math.nan, False, "wrong shape")
         allowed_errors = op.allowed_error(part, references, op.variants[allowance or variant])
@@ -567,6 +568,27 @@ def measure_empty() -> list[float]:
     return _punctual(_alone(steps, SHORT_SAMPLES, flush, {"empty": 0.0}))["empty"]
 
 
+def measure_reads(op: Op, plan: Iterable[tuple[str, tuple[int, ...]]]) -> dict[str, dict[str, int]]:
+    """Return the ns of a kernel that only reads the op's bytes, timed as `isolated`: what an op that reads can reach.
+
+    `plan` holds dtypes and shapes.
+    """
+    import torch
+
+    from kernels.ceilings import read_once_of
+    from kernels.registry import short_dtype
+
+    flush, found = flusher(True), {}
+    for dtype, shape in plan:
+        count = op.minimum_bytes(shape, dtype) // 16 * 16
+        step = read_once_of(torch.randint(0, 256, (count,), dtype=torch.uint8, device="cuda"))
+        _alone({"read": step}, WARMUP_ROUNDS, flush)
+        seconds = _punctual(_alone({"read": step}, SHORT_SAMPLES, flush, {"read": 0.0}))["read"]
+        times = (round(value * 1e9) for value in quantiles(seconds))
+        found[f"{short_dtype(dtype)} {op.shape_name(shape)}"] = dict(zip(QUANTILES, times, strict=True))
+    return found
+
+
 def measure_copy(rounds: int) -> dict[str, list[float]]:
     """Return the bytes per second, read plus written, of a 2 GiB copy: torch's and our own."""
     import torch
@@ -697,12 +719,14 @@ def _roofs_text(roofs: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {value / 1e12:.4g} {units.get(name, 'TFLOP/s')}" for name, value in roofs.items())
 
 
-def _empty_text(times: Mapping[str, float]) -> str:
-    """Return the line about the empty kernel; empty if none was timed."""
-    if not times:
-        return ""
-    low, middle, high = (times[name] / 1e3 for name in QUANTILES)
-    return f"an empty kernel, timed as isolated: {middle:.2f} ({low:.2f} – {high:.2f}) us, a part of every such time\n"
+def _beside_text(empty: Mapping[str, float], reads: Mapping[str, Mapping[str, float]]) -> str:
+    """Return a line each about the kernels that were timed as `isolated` beside the variants."""
+    times = {"an empty kernel": empty} if empty else {}
+    times |= {f"a read of the bytes of {shape}": found for shape, found in reads.items()}
+    return "".join(
+        f"{what}, timed as isolated: {found['p50'] / 1e3:.2f} ({found['p5'] / 1e3:.2f} – {found['p95'] / 1e3:.2f}) us\n"
+        for what, found in times.items()
+    )
 
 
 def microbenchmark_text(rows: Sequence[dict[str, Any]], conditions: dict[str, Any]) -> str:
@@ -719,7 +743,7 @@ def microbenchmark_text(rows: Sequence[dict[str, Any]], conditions: dict[str, An
         f"copy of 2 GiB in this run: {copies}; floor = {floor}"
         + (", or operations / roof if longer" if with_flops else "")
         + (f"; roofs in this run: {_roofs_text(roofs)}\n" if roofs else "\n"),
-        _empty_text(conditions.get("empty_kernel_ns", {})),
+        _beside_text(conditions.get("empty_kernel_ns", {}), conditions.get("read_alone_ns", {})),
         "GB/s are minimum bytes (what is needed of the inputs read once, outputs written once) over the median time\n"
         "versus X: how many times faster than X, paired by round, median (p5 – p95)\n"
         "of isolated times, where there are any\n",
@@ -867,6 +891,7 @@ class Times:
     empty: list[float]
     copies: dict[str, float]
     roofs: dict[str, float]
+    reads: dict[str, dict[str, int]]
     no_time: list[str]
 
 
@@ -882,9 +907,10 @@ def time_all(
     torch.cuda.empty_cache()
     copies = {name: quantiles(values)[1] for name, values in measure_copy(rounds).items()}
     torch.cuda.empty_cache()
-    times = Times([], measure_empty(), copies, measure_roofs(op), [])
-    torch.cuda.empty_cache()
     plan = [(dtype, size) for dtype in dtypes for size in sizes]
+    reads = measure_reads(op, plan) if op.reads_only else {}
+    times = Times([], measure_empty(), copies, measure_roofs(op), reads, [])
+    torch.cuda.empty_cache()
     for dtype, size in tqdm(plan, desc=f"{op.name} timing", disable=None):
         if time.monotonic() > until:
             times.no_time.append(f"{short_dtype(dtype)} {op.shape_name(size)}")
@@ -925,6 +951,8 @@ def bench(
     conditions["empty_kernel_ns"] = dict(zip(QUANTILES, empty_ns, strict=True))
     if times.roofs:
         conditions["roofs"] = times.roofs
+    if times.reads:
+        conditions["read_alone_ns"] = times.reads
     write(out / BENCH_ROWS.name, BENCH_ROWS.text(times.rows))
     missing = {
         f"a launch would take more than {LONGEST_LAUNCH:g} s": left_out_lines(op, done.omitted),

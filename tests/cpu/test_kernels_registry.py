@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "kernels"
 VARIANTS = [(op, variant) for op in ops().values() for variant in op.variants.values()]
 VARIANT_IDS = [f"{op.name}-{variant.name}" for op, variant in VARIANTS]
-HELPERS = {"_by_heads"}  # jit functions that other kernels call
+HELPERS = {"_by_heads", "_kept"}  # jit functions that other kernels call
 DEFINITION = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\([^)]*\)\s+)?(\w+)\s*\(|^def (\w+)\(", re.MULTILINE)
 
 
