@@ -1,4 +1,4 @@
-// What v04, v05 and v06 of matmul_fp8 share: blocks that stay on their SM, tiles of 128 x 256, a thread that feeds a ring
+// What v04, v05, v06 and v08 of matmul_fp8 share: blocks that stay on their SM, tiles of 128 x 256, a thread that feeds a
 // of stages and two warpgroups that multiply. Two blocks of a cluster can share a tile of the weight. The including
 // file defines RING_PEERS, RING_STAGES and RING_GROUP_ROWS.
 #pragma once
@@ -74,10 +74,44 @@ __device__ __forceinline__ void give_back(uint32_t empty) {
   }
 }
 
-// Computes every tile of a block. `add_up(sums, ring, steps, a, weight, full, empty, row, column)` computes the 64 x 256 sums of a
-// warpgroup from the stages of all steps in K, and returns a factor for them.
-template <typename AddUp>
-__device__ __forceinline__ void ring_product(const RingMaps& maps, int m, int n, int k, const AddUp& add_up) {
+// What a warpgroup that multiplies knows: its tiles, the steps of each, and where in shared memory its data are.
+struct RingTiles {
+  TileOrder<GROUP_ROWS, BM * PEERS, BN> order;
+  int tiles, stride, steps, first_row;
+  uint32_t a, weight, full, empty, staged;
+  Ring<STAGES> ring;
+
+  // The first of its 64 rows of a tile, and the first column.
+  __device__ __forceinline__ void place(int tile, int& row, int& column) const {
+    order.place(tile, row, column);
+    row += first_row;
+  }
+
+  // Waits for a stage and starts its products.
+  __device__ __forceinline__ void start_step(float (&sums)[BN / 2], bool keep) const {
+    wait_barrier(full + 8 * ring.stage, ring.phase);
+    begin_multiply();
+    multiply_step(sums, a + ring.stage * STAGE_BYTES, weight + ring.stage * STAGE_BYTES, keep);
+    commit_multiply();
+  }
+
+  // Waits for the products of the step before, and gives back its stage, whose barrier is `before`.
+  __device__ __forceinline__ void end_step(uint32_t& before) {
+    wait_multiply<1>();
+    if (before) give_back(before);
+    before = empty + 8 * ring.stage;
+    ring.advance();
+  }
+
+  __device__ __forceinline__ void end_tile(uint32_t before) const {
+    wait_multiply<0>();
+    give_back(before);
+  }
+};
+
+// Runs a block: one thread feeds the ring, and `consume(tiles)` computes and writes the tiles of a warpgroup.
+template <typename Consume>
+__device__ __forceinline__ void run_ring(const RingMaps& maps, int m, int n, int k, const Consume& consume) {
   extern __shared__ uint8_t memory[];
   const uint32_t stages = (shared_address(memory) + 1023) & ~1023U;  // swizzled tiles start at multiples of 1024
   const uint32_t staged = stages + STAGES * STAGE_BYTES, full = staged + CONSUMERS * OUT_BYTES;
@@ -116,41 +150,42 @@ __device__ __forceinline__ void ring_product(const RingMaps& maps, int m, int n,
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
     wait_for_previous();
-    Ring<STAGES> ring;
-    for (int tile = blockIdx.x / PEERS; tile < tiles; tile += clusters) {
-      int row, column;
-      order.place(tile, row, column);
-      row += rank * BM + group * 64;
-      float sums[BN / 2];
-      const float scale =
-          add_up(sums, ring, steps, stages + group * 64 * BK, stages + A_BYTES, full, empty, row, column);
-      write_tile<BN / 64, BUFFERS>(&maps.out, staged + group * OUT_BYTES, sums, scale, row, column, m, n);
-    }
+    consume(RingTiles{order,
+                      tiles,
+                      clusters,
+                      steps,
+                      rank * BM + group * 64,
+                      stages + group * 64 * BK,
+                      stages + A_BYTES,
+                      full,
+                      empty,
+                      staged + group * OUT_BYTES,
+                      {}});
     if (threadIdx.x % 128 == 0) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
   }
   if constexpr (PEERS > 1) join_peers();  // a block that ended could no longer be written to
 }
 
-// The sums of a tile, added up in the tensor cores.
+// Adds up all of K in the tensor cores, and writes each tile before the next one.
 struct InTensorCores {
+  const CUtensorMap* out;
   const float *scale_a, *scale_weight;
+  int m, n;
 
-  __device__ __forceinline__ float operator()(float (&sums)[BN / 2], Ring<STAGES>& ring, int steps, uint32_t a,
-                                              uint32_t weight, uint32_t full, uint32_t empty, int, int) const {
-    uint32_t before = 0;  // the barrier of the stage whose products may still run
-    for (int step = 0; step < steps; ++step) {
-      wait_barrier(full + 8 * ring.stage, ring.phase);
-      begin_multiply();
-      multiply_step(sums, a + ring.stage * STAGE_BYTES, weight + ring.stage * STAGE_BYTES, step > 0);
-      commit_multiply();
-      wait_multiply<1>();  // the step before has ended: its stage may be filled again
-      if (step > 0) give_back(before);
-      before = empty + 8 * ring.stage;
-      ring.advance();
+  __device__ __forceinline__ void operator()(RingTiles at) const {
+    const float scale = *scale_a * *scale_weight;
+    for (int tile = blockIdx.x / PEERS; tile < at.tiles; tile += at.stride) {
+      int row, column;
+      at.place(tile, row, column);
+      float sums[BN / 2];
+      uint32_t before = 0;
+      for (int step = 0; step < at.steps; ++step) {
+        at.start_step(sums, step > 0);
+        at.end_step(before);
+      }
+      at.end_tile(before);
+      write_tile<BN / 64, BUFFERS>(out, at.staged, sums, scale, row, column, m, n);
     }
-    wait_multiply<0>();
-    give_back(before);
-    return *scale_a * *scale_weight;
   }
 };
 

@@ -29,8 +29,8 @@ inline bool make_fp8_map(CUtensorMap& map, const void* matrix, int rows, int k, 
       SUMS_8(i + 56)
 
 // d (64 x N) += a (64 x 32) x b (N x 32)^T, e4m3 in shared memory, K contiguous in both. With `keep` 0, d = instead of
-// d +=. A whole warpgroup calls it, after begin_multiply(). The tensor cores keep about 14 bits of a sum: each product and the
-// sum so far lose what is below 2^-13 of the largest of them.
+// d +=. A whole warpgroup calls it, after begin_multiply(). The tensor cores keep about 14 bits of a sum: each product
+// and the sum so far lose what is below 2^-13 of the largest of them.
 __device__ __forceinline__ void multiply_fp8(float (&d)[64], uint64_t a, uint64_t b, int keep) {
   asm volatile(
       "{ .reg .pred p; setp.ne.b32 p, %66, 0; wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3 {%0, %1, %2, %3, "
@@ -58,43 +58,48 @@ __device__ __forceinline__ void multiply_fp8(float (&d)[128], uint64_t a, uint64
 #undef SUMS_8
 #undef SUMS_64
 
-// Four products: 64 rows at `a` x N rows at `b`, 128 deep. Rows have 128 bytes, swizzled.
-template <int SUMS>
+// Four products, or those from FIRST to END: 64 rows at `a` x N rows at `b`, 128 deep. Rows have 128 bytes, swizzled.
+template <int FIRST = 0, int END = BK / 32, int SUMS>
 __device__ __forceinline__ void multiply_step(float (&d)[SUMS], uint32_t a, uint32_t b, bool keep) {
 #pragma unroll
-  for (int part = 0; part < BK / 32; ++part)
+  for (int part = FIRST; part < END; ++part)
     multiply_fp8(d, descriptor(a + part * 32, 16, 1024), descriptor(b + part * 32, 16, 1024), keep || part > 0);
 }
 
-// Stages 16 columns of the 16 rows of a warp as bf16, in 64 swizzled rows of 128 bytes. `sums` are the warp's 8 for these
-// columns, `chunk` is the number of the first 16 bytes in a row.
-__device__ __forceinline__ void stage_columns(uint32_t to, const float* sums, float scale, int chunk) {
-  const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
-  // matrices: rows 0-7 / 8-15 of the warp x columns 0-7 / 8-15
-  store_matrices(to + swizzled<128>(warp * 16 + lane % 8 + lane / 8 % 2 * 8, chunk + lane / 16),
-                 pack(sums[0] * scale, sums[1] * scale), pack(sums[2] * scale, sums[3] * scale),
-                 pack(sums[4] * scale, sums[5] * scale), pack(sums[6] * scale, sums[7] * scale));
+// Writes piece `piece` of a warpgroup's 64 rows, 64 columns, through one of BUFFERS places of 64 x 64 outputs at
+// `staged`: swizzled as TMA expects, from there to `out`. `rounded` are a thread's 16 pairs of bf16.
+template <int BUFFERS>
+__device__ __forceinline__ void write_piece(const CUtensorMap* out, uint32_t staged, const uint32_t* rounded, int piece,
+                                            int row, int column, int m, int n) {
+  const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32, barrier = 1 + threadIdx.x / 128;
+  const uint32_t to = staged + piece % BUFFERS * 64 * 128;
+  if (thread == 0) asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(BUFFERS - 1) : "memory");
+  join_named(barrier);
+#pragma unroll
+  for (int j = 0; j < 4; ++j)  // 16 columns. Matrices: rows 0-7 / 8-15 of the warp x columns 0-7 / 8-15
+    store_matrices(to + swizzled<128>(warp * 16 + lane % 8 + lane / 8 % 2 * 8, j * 2 + lane / 16), rounded[j * 4],
+                   rounded[j * 4 + 1], rounded[j * 4 + 2], rounded[j * 4 + 3]);
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  join_named(barrier);
+  if (thread == 0) {
+    if (row < m && column + piece * 64 < n) store_box(out, to, column + piece * 64, row);
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+  }
 }
 
-// Writes 64 x 64 * PIECES outputs of a warpgroup, through BUFFERS pieces of shared memory of 64 x 64 at `staged`: as bf16,
-// swizzled as TMA expects, from there to `out`.
+// Writes the 64 x 64 * PIECES outputs of a warpgroup.
 template <int PIECES, int BUFFERS>
 __device__ __forceinline__ void write_tile(const CUtensorMap* out, uint32_t staged, const float* sums, float scale,
                                            int row, int column, int m, int n) {
-  const int thread = threadIdx.x % 128, barrier = 1 + threadIdx.x / 128;
 #pragma unroll
   for (int piece = 0; piece < PIECES; ++piece) {
-    const uint32_t to = staged + piece % BUFFERS * 64 * 128;
-    if (thread == 0) asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(BUFFERS - 1) : "memory");
-    join_named(barrier);
+    uint32_t rounded[16];
 #pragma unroll
-    for (int j = 0; j < 4; ++j) stage_columns(to, sums + piece * 32 + j * 8, scale, j * 2);
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-    join_named(barrier);
-    if (thread == 0) {
-      if (row < m && column + piece * 64 < n) store_box(out, to, column + piece * 64, row);
-      asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+    for (int i = 0; i < 16; ++i) {
+      const float* pair = sums + piece * 32 + i * 2;
+      rounded[i] = pack(pair[0] * scale, pair[1] * scale);
     }
+    write_piece<BUFFERS>(out, staged, rounded, piece, row, column, m, n);
   }
 }
 

@@ -2,8 +2,9 @@
 // Shapes   a (M, K), weight (N, K) e4m3, one scale each, out (M, N) bf16, all row-major.
 // Needs    sm_90a, N % 16 == 0, K % 16 == 0, 16-byte aligned operands
 // Moves    (M*K * ceil(N / 256) + N*K * ceil(M / 128)) bytes through L2.
-// Versus   v03: a step's products run while the next ones are issued, no step waits for all warps, and a tile reads a quarter
-//          less of L2 for a product. Blocks stay on their SM, so a tile is loaded while the one before is written.
+// Versus   v03: a step's products run while the next ones are issued, no step waits for all warps, and a tile reads a
+//          quarter less of L2 for a product. Blocks stay on their SM, so a tile is loaded while the one before is
+//          written.
 // Source   CUTLASS, "KernelTmaWarpSpecializedCooperative"
 #ifndef MATMUL_FP8_V04_GROUP_ROWS
 #define MATMUL_FP8_V04_GROUP_ROWS 16
@@ -20,7 +21,7 @@ RING_CLUSTER __global__ void __launch_bounds__(THREADS, 1)
     matmul_fp8_v04_ring(const __grid_constant__ RingMaps maps, const float* __restrict__ scale_a,
                         const float* __restrict__ scale_weight, int m, int n, int k) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  ring_product(maps, m, n, k, InTensorCores{scale_a, scale_weight});
+  run_ring(maps, m, n, k, InTensorCores{&maps.out, scale_a, scale_weight, m, n});
 #else
   __trap();  // compiled without the instructions of sm_90a
 #endif

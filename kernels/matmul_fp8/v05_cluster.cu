@@ -1,10 +1,9 @@
 // matmul_fp8 v05_cluster: v04 in clusters of two blocks, which share the tile of the weight.
 // Shapes   a (M, K), weight (N, K) e4m3, one scale each, out (M, N) bf16, all row-major.
 // Needs    sm_90a, N % 16 == 0, K % 16 == 0, 16-byte aligned operands
-// Moves    (M*K * ceil(N / 256) + N*K * ceil(M / 128)) bytes through L2.
-// Versus   v03: a step's products run while the next ones are issued, no step waits for all warps, and a tile reads a quarter
-//          less of L2 for a product. Blocks stay on their SM, so a tile is loaded while the one before is written.
-// Source   CUTLASS, "KernelTmaWarpSpecializedCooperative"
+// Moves    (M*K * ceil(N / 256) + N*K * ceil(M / 256)) bytes through L2.
+// Versus   v04: each block loads half of the weight's tile into both, so a block reads a third less of L2.
+// Source   PTX ISA, "cp.async.bulk.tensor", multicast; CUTLASS uses clusters of 2 x 1 in the same way
 #ifndef MATMUL_FP8_V05_GROUP_ROWS
 #define MATMUL_FP8_V05_GROUP_ROWS 8
 #endif
@@ -20,7 +19,7 @@ RING_CLUSTER __global__ void __launch_bounds__(THREADS, 1)
     matmul_fp8_v05_cluster(const __grid_constant__ RingMaps maps, const float* __restrict__ scale_a,
                            const float* __restrict__ scale_weight, int m, int n, int k) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  ring_product(maps, m, n, k, InTensorCores{scale_a, scale_weight});
+  run_ring(maps, m, n, k, InTensorCores{&maps.out, scale_a, scale_weight, m, n});
 #else
   __trap();  // compiled without the instructions of sm_90a
 #endif

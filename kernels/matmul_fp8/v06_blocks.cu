@@ -3,13 +3,16 @@
 // Needs    sm_90a, N % 16 == 0, K % 16 == 0, 16-byte aligned operands
 // Moves    (M*K * ceil(N / 256) + N*K * ceil(M / 256)) bytes through L2, and the scales.
 // Versus   v05: the tensor cores add up 128 of K, and the FMA units add the scaled sum to the total while the tensor
-//          cores work for the other warpgroup. That also keeps the 14 bits of a sum in the tensor cores from adding up over K.
+//          cores work for the other warpgroup. So what the tensor cores lose of a sum does not add up over all of K.
 // Source   DeepSeek-V3 (arXiv 2412.19437), section 3.3.2, "Increasing Accumulation Precision"; DeepGEMM
 #ifndef MATMUL_FP8_V06_GROUP_ROWS
 #define MATMUL_FP8_V06_GROUP_ROWS 8
 #endif
 #ifndef MATMUL_FP8_V06_STAGES
 #define MATMUL_FP8_V06_STAGES 4
+#endif
+#ifndef MATMUL_FP8_V06_TAIL
+#define MATMUL_FP8_V06_TAIL 0
 #endif
 #define RING_PEERS 2
 #define RING_GROUP_ROWS MATMUL_FP8_V06_GROUP_ROWS
@@ -19,55 +22,83 @@
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 namespace {
 
-// The sums of a tile, promoted every 128 of K.
+// With 1 to 3, a warpgroup starts its products when so many of the other's four have not ended; with 0, at any time.
+constexpr int TAIL = MATMUL_FP8_V06_TAIL;
+
+// Waits for the turn of warpgroup `group`, which the other one gives.
+__device__ __forceinline__ void wait_for_turn(int group) {
+  if constexpr (TAIL > 0) join_named(3 + group, 256);
+}
+
+__device__ __forceinline__ void give_turn(int group) {
+  if constexpr (TAIL > 0) asm volatile("bar.arrive %0, 256;" ::"r"(3 + group) : "memory");
+}
+
+// Promotes sums every 128 of K, and writes each tile before the next one.
 struct Promoted {
+  const CUtensorMap* out;
   const float *scale_a, *scale_weight;
   int m, n, k;
 
-  __device__ __forceinline__ float operator()(float (&sums)[BN / 2], Ring<STAGES>& ring, int steps, uint32_t a,
-                                              uint32_t weight, uint32_t full, uint32_t empty, int row,
-                                              int column) const {
-    const int lane = threadIdx.x % 32, first = row + threadIdx.x % 128 / 32 * 16 + lane / 4;
-    // what lies beyond the edges is computed with the last scale, and not written
-    const float* of_rows[2] = {scale_a + min(first, m - 1), scale_a + min(first + 8, m - 1)};
-    const int last = (n - 1) / SCALED, block = column / SCALED;
-    const float* of_columns[2] = {scale_weight + static_cast<int64_t>(min(block, last)) * steps,
-                                  scale_weight + static_cast<int64_t>(min(block + 1, last)) * steps};
-    float rows[2], columns[2];
-    const auto fetch = [&](int step) {  // the scales of a step
+  __device__ __forceinline__ void operator()(RingTiles at) const {
+    const int lane = threadIdx.x % 32, my_row = threadIdx.x % 128 / 32 * 16 + lane / 4, last = (n - 1) / SCALED;
+    const int group = threadIdx.x / 128;
+    if (group == 1) give_turn(0);
+    for (int tile = blockIdx.x / PEERS; tile < at.tiles; tile += at.stride) {
+      int row, column;
+      at.place(tile, row, column);
+      // what lies beyond the edges is computed with the last scale, and not written
+      const int block = column / SCALED;
+      const float* of_rows[2] = {scale_a + min(row + my_row, m - 1), scale_a + min(row + my_row + 8, m - 1)};
+      const float* of_columns[2] = {scale_weight + static_cast<int64_t>(min(block, last)) * at.steps,
+                                    scale_weight + static_cast<int64_t>(min(block + 1, last)) * at.steps};
+      float rows[2], columns[2];
+      const auto fetch = [&](int step) {  // the scales of a step
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        rows[i] = __ldg(of_rows[i] + static_cast<int64_t>(step) * m);
-        columns[i] = __ldg(of_columns[i] + step);
-      }
-    };
-    fetch(0);
-#pragma unroll
-    for (int i = 0; i < BN / 2; ++i) sums[i] = 0.0f;
-#pragma unroll 1
-    for (int step = 0; step < steps; ++step) {
-      wait_barrier(full + 8 * ring.stage, ring.phase);
-      float factors[2][2];
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        float part[BN / 4];
-        begin_multiply();
-        multiply_step(part, a + ring.stage * STAGE_BYTES, weight + ring.stage * STAGE_BYTES + half * 128 * BK, false);
-        commit_multiply();
-        if (half == 0) {
-#pragma unroll
-          for (int i = 0; i < 4; ++i) factors[i / 2][i % 2] = rows[i % 2] * columns[i / 2];
-          if (step + 1 < steps) fetch(step + 1);
+        for (int i = 0; i < 2; ++i) {
+          rows[i] = __ldg(of_rows[i] + static_cast<int64_t>(step) * m);
+          columns[i] = __ldg(of_columns[i] + step);
         }
-        wait_multiply<0>();
-        if (half == 1) give_back(empty + 8 * ring.stage);
+      };
+      fetch(0);
+      float sums[BN / 2];
 #pragma unroll
-        for (int i = 0; i < BN / 4; ++i)
-          sums[half * (BN / 4) + i] = fmaf(part[i], factors[half][i / 2 % 2], sums[half * (BN / 4) + i]);
+      for (int i = 0; i < BN / 2; ++i) sums[i] = 0.0f;
+#pragma unroll 1
+      for (int step = 0; step < at.steps; ++step) {
+        wait_barrier(at.full + 8 * at.ring.stage, at.ring.phase);
+        const uint32_t stage = at.ring.stage * STAGE_BYTES;
+        float factors[2][2];
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          float part[BN / 4];
+          wait_for_turn(group);
+          begin_multiply();
+          multiply_step<0, 4 - TAIL>(part, at.a + stage, at.weight + stage + half * 128 * BK, false);
+          commit_multiply();
+          if constexpr (TAIL > 0) {
+            multiply_step<4 - TAIL, 4>(part, at.a + stage, at.weight + stage + half * 128 * BK, true);
+            commit_multiply();
+          }
+          if (half == 0) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i) factors[i / 2][i % 2] = rows[i % 2] * columns[i / 2];
+            if (step + 1 < at.steps) fetch(step + 1);
+          }
+          if constexpr (TAIL > 0) {
+            wait_multiply<1>();
+            if (group == 0 || half == 0 || step + 1 < at.steps || tile + at.stride < at.tiles) give_turn(1 - group);
+          }
+          wait_multiply<0>();
+          if (half == 1) give_back(at.empty + 8 * at.ring.stage);
+#pragma unroll
+          for (int i = 0; i < BN / 4; ++i)
+            sums[half * (BN / 4) + i] = fmaf(part[i], factors[half][i / 2 % 2], sums[half * (BN / 4) + i]);
+        }
+        at.ring.advance();
       }
-      ring.advance();
+      write_tile<BN / 64, BUFFERS>(out, at.staged, sums, 1.0f, row, column, m, n);
     }
-    return 1.0f;
   }
 };
 
@@ -78,7 +109,7 @@ RING_CLUSTER __global__ void __launch_bounds__(THREADS, 1)
     matmul_fp8_v06_blocks(const __grid_constant__ RingMaps maps, const float* __restrict__ scale_a,
                           const float* __restrict__ scale_weight, int m, int n, int k) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  ring_product(maps, m, n, k, Promoted{scale_a, scale_weight, m, n, k});
+  run_ring(maps, m, n, k, Promoted{&maps.out, scale_a, scale_weight, m, n, k});
 #else
   __trap();  // compiled without the instructions of sm_90a
 #endif
