@@ -1,10 +1,10 @@
-"""Pack what measure.py wrote into a set: captures/NAME-GPU.txt.xz for each program, and times.json.
+"""Pack what measure.py wrote into a set: captures.txt.xz, which holds all its programs, and times.json.xz.
 
     python tests/answer_key/pack.py RESULTS SET --gpu h100
 
-RESULTS is measure.py's --out. A program's archive has FORM/cuda_gpu_trace.csv and the other tables, bare_ranges.csv and
+RESULTS is measure.py's --out. The archive has NAME-GPU/FORM/cuda_gpu_trace.csv and the other tables, bare_ranges.csv and
 a trimmed trace.json where there are some. Paths and names of the machine are removed. A table stands there by column, whole
-numbers as differences, which xz packs a quarter smaller.
+numbers as differences, which xz packs a quarter smaller. Tables of one kind stand together.
 """
 
 from __future__ import annotations
@@ -17,16 +17,21 @@ import lzma
 import sys
 import zlib
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from itertools import accumulate, pairwise
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1]))
 
+from analysis.formats import packed  # noqa: E402
 from harness.profile.scrub import without_paths  # noqa: E402
 
+ARCHIVE, TIMES = "captures.txt.xz", "times.json.xz"
+FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "pb": 0}]
 COLUMNS = " by column"  # behind the name of a table
+Captures = dict[str, dict[str, str]]  # of each NAME-GPU its files, as the archive holds them
 KEPT_OF_TRACE = {"ph", "cat", "name", "pid", "tid", "ts", "dur", "args", "id", "bp", "s"}
 KEPT_ARGS = {
     "stream",
@@ -96,22 +101,48 @@ def by_row(text: str) -> str:
     return target.getvalue()
 
 
-def parts(archive: Path) -> Iterator[tuple[str, str]]:
-    """Yield (name, text) of each file in an archive."""
-    for part in lzma.decompress(archive.read_bytes()).decode().split("\f")[1:]:
-        title, _, text = part.partition("\n")
-        yield title.removesuffix(COLUMNS), by_row(text) if title.endswith(COLUMNS) else text
+@lru_cache(maxsize=2)
+def read(folder: Path) -> Captures:
+    """Return the captures of a set."""
+    found: Captures = {}
+    if (archive := folder / ARCHIVE).exists():
+        for part in lzma.decompress(archive.read_bytes()).decode().split("\f")[1:]:
+            title, _, text = part.partition("\n")
+            name, _, file = title.partition("/")
+            found.setdefault(name, {})[file] = text
+    return found
 
 
-def pack(texts: Iterable[tuple[str, str]], target: Path) -> int:
-    """Write an archive, each file behind a line with a form feed and its name; return its size."""
-    plain = []
+def parts(folder: Path, name: str) -> Iterator[tuple[str, str]]:
+    """Yield (file, text) of the captures NAME-GPU of a set."""
+    for file, text in read(folder)[name].items():
+        yield file.removesuffix(COLUMNS), by_row(text) if file.endswith(COLUMNS) else text
+
+
+def plain(texts: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return files as the archive holds them."""
+    found = {}
     for name, text in texts:
         columns = by_column(text) if name.endswith(".csv") and text else None
-        plain.append(f"\f{name}\n{text}" if columns is None else f"\f{name}{COLUMNS}\n{columns}")
-    packed = lzma.compress("".join(plain).encode(), preset=9 | lzma.PRESET_EXTREME)
-    target.write_bytes(packed)
-    return len(packed)
+        found |= {name: text} if columns is None else {f"{name}{COLUMNS}": columns}
+    return found
+
+
+def write(captures: Captures, folder: Path) -> int:
+    """Write the archive of a set, each file behind a line with a form feed and its name; return its size."""
+    files = [(file.partition("/")[2], name, file, text) for name, of in captures.items() for file, text in of.items()]
+    whole = "".join(f"\f{name}/{file}\n{text}" for _, name, file, text in sorted(files))
+    return (folder / ARCHIVE).write_bytes(lzma.compress(whole.encode(), filters=FILTERS))
+
+
+def read_times(folder: Path) -> dict[str, Any]:
+    """Return the times of a set."""
+    return dict(json.loads(packed.read_bytes(folder / TIMES))) if (folder / TIMES).exists() else {}
+
+
+def write_times(times: dict[str, Any], folder: Path) -> None:
+    """Write the times of a set."""
+    (folder / TIMES).write_bytes(lzma.compress(json.dumps(times, sort_keys=True).encode(), filters=FILTERS))
 
 
 def main() -> int:
@@ -122,9 +153,7 @@ def main() -> int:
     parser.add_argument("--gpu", required=True, choices=["h100", "h200"])
     options = parser.parse_args()
     folder = HERE / options.set
-    (folder / "captures").mkdir(exist_ok=True)
-    known = folder / "times.json"
-    times = json.loads(known.read_text(encoding="utf-8")) if known.exists() else {}
+    times = read_times(folder)
     programs = sorted(path for path in (options.results / options.set).iterdir() if path.is_dir())
     for program in programs:
         if (program / "times.json").exists():
@@ -133,17 +162,11 @@ def main() -> int:
                 key: [round(one, 9) for one in value] if key != "block" else value for key, value in found.items()
             }
             times.setdefault(options.gpu, {})[program.name] = rounded
-    lines = [
-        f'"{gpu}": {{\n' + ",\n".join(f'"{name}": {json.dumps(of[name])}' for name in sorted(of)) + "\n}"
-        for gpu, of in sorted(times.items())
-    ]
-    known.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    write_times(times, folder)
     captured = [program for program in programs if (program / "a/nsys_cuda_gpu_trace.csv").exists()]
     captured = [program for program in captured if (program / "a/nsys_cuda_gpu_trace.csv").stat().st_size]
-    with ThreadPoolExecutor(2) as pool:
-        targets = [folder / "captures" / f"{program.name}-{options.gpu}.txt.xz" for program in captured]
-        for target, size in zip(targets, pool.map(pack, map(files, captured), targets), strict=True):
-            print(f"{size:8d} {target.name}")
+    found = {f"{program.name}-{options.gpu}": plain(files(program)) for program in captured}
+    print(f"{write(read(folder) | found, folder)} bytes, {', '.join(found)}")
     return 0
 
 

@@ -34,7 +34,7 @@ sys.path[:0] = [str(ROOT)]
 from analysis import api, pipeline  # noqa: E402
 from analysis.formats.errors import LedgerError  # noqa: E402
 from analysis.show import document, dumped  # noqa: E402
-from tests.answer_key.pack import parts  # noqa: E402
+from tests.answer_key import pack  # noqa: E402
 
 SETS = (
     "tuned",
@@ -92,13 +92,13 @@ def declared(name: str) -> dict[str, dict[str, Any]]:
 
 def truths(name: str) -> dict[tuple[str, str], Truth]:
     """Return (program, GPU) -> what was measured."""
-    times = json.loads((HERE / name / "times.json").read_text(encoding="utf-8"))
+    times = pack.read_times(HERE / name)
     return {(program, gpu): truth(found) for gpu, of in times.items() for program, found in of.items()}
 
 
 def unpack(name: str, program: str, gpu: str, target: Path) -> Path:
     """Unpack a program's captures as target/PROGRAM/GPU/FORM/captures/ and return the folder of form a."""
-    for title, text in parts(HERE / name / "captures" / f"{program}-{gpu}.txt.xz"):
+    for title, text in pack.parts(HERE / name, f"{program}-{gpu}"):
         form, file = title.split("/")
         inside = {"bare_ranges.csv": "captures", "trace.json": "torch"}.get(file, "captures/nsys")
         folder = target / program / gpu / form / inside
@@ -110,8 +110,8 @@ def unpack(name: str, program: str, gpu: str, target: Path) -> Path:
 def captured(name: str, only: str, gpu: str) -> list[tuple[str, str]]:
     """Return (program, GPU) of the packed captures of a set."""
     found = []
-    for path in sorted((HERE / name / "captures").glob("*.txt.xz")):
-        program, _, on = path.name.removesuffix(".txt.xz").rpartition("-")
+    for one in sorted(pack.read(HERE / name)):
+        program, _, on = one.rpartition("-")
         if re.search(only, program) and gpu in ("", on):
             found.append((program, on))
     return found

@@ -343,9 +343,8 @@ def test_bytes_that_no_payload_states_come_from_sampled_traffic(tmp_path: Path) 
 @pytest.fixture(scope="module", params=list(REAL))
 def real(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Facts:
     name, form = REAL[request.param]
-    packed = KEY / request.param / "captures" / f"{name}-h100.txt.xz"
     folder = tmp_path_factory.mktemp(name)
-    for file, text in parts(packed):
+    for file, text in parts(KEY / request.param, f"{name}-h100"):
         if file.startswith(f"{form}/"):
             (folder / file.partition("/")[2]).write_text(text, encoding="utf-8")
     return Facts(load([folder]))

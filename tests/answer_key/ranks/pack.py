@@ -1,6 +1,6 @@
 """Pack the cut exports of run.py, all captures of a table in one, and unpack them.
 
-python tests/answer_key/ranks/pack.py FOLDER            adds each NAME.sqlite to captures.tar.xz, and writes times.json
+python tests/answer_key/ranks/pack.py FOLDER            adds each NAME.sqlite to captures.tar.xz, and writes times.json.xz
 python tests/answer_key/ranks/pack.py --unpack FOLDER   writes FOLDER/NAME.sqlite for each capture
 
 To save room, times are rounded down, those of the host to 256 ns, those of the GPU to its 32 ns, and of a program with
@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 CAPTURES = Path(__file__).resolve().parent / "captures.tar.xz"
-TIMES = CAPTURES.with_name("times.json")
+TIMES = CAPTURES.with_name("times.json.xz")
 PRIVATE = {"uuid", "busLocation", "pciBusId"}  # columns that tell which machine it was
 TICK_NS, HOST_TICK_NS, HOST = 32, 256, {"CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS"}
 MANY, STEPS = 5_000, 4  # of an export with so many calls, only so many steps are kept
@@ -237,11 +237,10 @@ def main() -> int:
     paths = sorted(options.folder.rglob("*.[0-9].sqlite"))  # no whole session
     with ProcessPoolExecutor() as pool:
         write(exports() | dict(zip((path.stem for path in paths), pool.map(read, paths), strict=True)), CAPTURES)
-    times: dict[str, Any] = json.loads(TIMES.read_text(encoding="utf-8")) if TIMES.exists() else {}
+    times: dict[str, Any] = json.loads(lzma.decompress(TIMES.read_bytes())) if TIMES.exists() else {}
     for path in sorted(options.folder.rglob("times-*.json")):
         times |= json.loads(path.read_text(encoding="utf-8"))
-    lines = [f"{json.dumps(name)}: {json.dumps(of)}" for name, of in sorted(times.items())]
-    TIMES.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    TIMES.write_bytes(lzma.compress(json.dumps(times, sort_keys=True).encode(), filters=FILTERS))
     return 0
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import lzma
 import re
 import sys
 import tempfile
@@ -174,7 +175,7 @@ def main() -> int:
     parser.add_argument("--half", choices=["tuned", "blind", "blind_2", "blind_3"], required=True)
     parser.add_argument("--only", default="")
     options = parser.parse_args()
-    times = json.loads(pack.TIMES.read_text(encoding="utf-8"))
+    times = json.loads(lzma.decompress(pack.TIMES.read_bytes()))
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         given = options.folder and {path.stem: path for path in options.folder.rglob("*.sqlite")}
