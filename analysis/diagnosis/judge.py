@@ -169,14 +169,14 @@ def judge(rows: pd.DataFrame, limits: Limits, rules: Iterable[Rule] | None = Non
         tiny = fit & (e.time < FEW_LAUNCHES * limits.empty_kernel_ns)
         able = np.stack([judgeable(rule, e) for rule in rules])
         fired, may, gain = _fired(e, rules, fit & ~tiny, able)
+        own = np.asarray([bool(words(rule.defect)["closed"]) for rule in rules])
+        told = own[:, None] | ~e.closed  # of a kernel that nobody edits, only causes that its caller can act on
         sure = share = np.broadcast_to(np.asarray([rule.sure for rule in rules])[:, None], fired.shape)
         weighed = np.zeros(fired.shape, bool)
         if weigh and len(rows):
-            share, weighed = _weighed(e, rules, fired, may, able)
+            share, weighed = _weighed(e, rules, fired, may & told, able)
             agreed = fired & (share >= share.max(axis=0))  # a rule and all counters together name the same cause
             sure = np.where(agreed, sure, np.minimum(np.where(fired, sure, SURE_OF_COUNTERS), share))
-    own = np.asarray([bool(words(rule.defect)["closed"]) for rule in rules])
-    told = own[:, None] | ~e.closed  # of a kernel that nobody edits, only causes that its caller can act on
     fired = _one_each((fired | weighed) & told, weighed, gain, rules)
     none = fit & ~tiny & ~fired.any(axis=0) & (e.roof >= AT_ROOF)
     place, row = np.nonzero(fired)

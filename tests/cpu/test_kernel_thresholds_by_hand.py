@@ -69,6 +69,7 @@ _ = dict
 LOADED = _(at_long_scoreboard=0.3, at_lg_throttle=0.21)  # warps wait for loads half of their time
 NOT_LOADED = _(at_lg_throttle=0.2)
 BARRIER = ((_(at_barrier=1.0, floor_issue=5000), 3500.0), (_(at_barrier=0.25), 750_000.0))
+HELD = _(filling=0.59, sm_active_frac=0.96, waves=2, busy_blocks=0.49)
 NO_WAIT = ((_(at_barrier=0.75), 250_000.0),)
 
 
@@ -81,8 +82,8 @@ BLOCKS = (
     Case(blocks.RULES[0], _(at_barrier=0.26, at_long_scoreboard=0.09, busy_dram=0.49),
          (_(at_barrier=0.25), _(at_long_scoreboard=0.1), _(busy_dram=0.5), _(at_barrier=0.66, at_membar=0.005)),
          (_(at_barrier=0.66, at_membar=0.006),), left=BARRIER),
-    Case(blocks.RULES[1], _(at_barrier=0.11, at_short_scoreboard=0.11, busy_issue=0.61, shared=1024, busy_fp32=0.24),
-         (_(at_barrier=0.1), _(at_short_scoreboard=0.1), _(busy_issue=0.6), _(shared=1023), _(busy_fp32=0.25)),
+    Case(blocks.RULES[1], _(at_barrier=0.11, at_short_scoreboard=0.11, busy_issue=0.41, shared=1024, busy_fp32=0.24),
+         (_(at_barrier=0.1), _(at_short_scoreboard=0.1), _(busy_issue=0.4), _(shared=1023), _(busy_fp32=0.25)),
          left=((_(flops_fp32=3.2e7, floor_issue=5000), 3500.0),)),  # 10^6 instructions, 400 a ns
     Case(blocks.RULES[2], _(at_barrier=0.75, at_long_scoreboard=0.09, shared=1024, at_short_scoreboard=0.029),
          (_(at_barrier=0.65), _(at_long_scoreboard=0.1), _(at_long_scoreboard=0.125), _(at_short_scoreboard=0.031)),
@@ -118,7 +119,12 @@ BLOCKS = (
     Case(blocks.RULES[9], _(shared=1024, at_long_scoreboard=0.51, wait_per_load=1501, busy_dram=0.29, filling=0.91, sectors=4),
          (_(shared=0), _(shared=1025), _(at_long_scoreboard=0.5), _(wait_per_load=1500), _(busy_dram=0.3), _(filling=0.9), _(blocks=99),
           _(sectors=4.1)), (_(shared=1),), (_(shared_atomic_inst=0),), (_(shared_atomic_inst=1),), ((_(floor_l2=3000), 4000.0),)),
+    Case(blocks.RULES[10], _(at_membar=0.26, at_barrier=0.25), (_(at_membar=0.25), _(at_barrier=0.26)),
+         left=((_(at_membar=0.25), 750_000.0),)),
+    Case(blocks.RULES[11], HELD, (_(filling=0.6), _(sm_active_frac=0.95), _(waves=1.9), _(busy_blocks=0.5), _(blocks=99)),
+         left=((_(filling=0.5), hypot(500_000, 1000)),)),
 )  # fmt: skip
+COUNTERS = _(shared_atomic_inst=101, inst_issued=1000, shared=1024)
 FULL = (
     Case(full_sections.RULES[0], _(coalescing_load_frac=0.5, loaded=3299, dram_read_bytes=2200, l2_read_bytes=1000, busy_dram=0.51),
          (_(coalescing_load_frac=0.51), _(coalescing_load_frac=0.031), _(loaded=3300), _(l2_read_bytes=999), _(busy_dram=0.5)),
@@ -136,7 +142,9 @@ FULL = (
     Case(full_sections.RULES[2], _(coalescing_store_frac=0.5, stored=1_000_002, written=333_334, loaded=1_000_001),
          (_(coalescing_store_frac=0.51), _(written=333_335), _(stored=1_000_000, written=1, loaded=1), _(loaded=1_000_002))),
     Case(full_sections.RULES[3], _(shared_atomic_inst=21, inst_issued=1000, at_mio_throttle=0.31),
-         (_(shared_atomic_inst=20), _(at_mio_throttle=0.3)), (), (_(shared_atomic_inst=0),), (_(shared_atomic_inst=1),),
+         (_(shared_atomic_inst=20), _(at_mio_throttle=0.3), _(at_mio_throttle=0.3, **COUNTERS | {"shared_atomic_inst": 100}),
+          _(at_mio_throttle=0.3, **COUNTERS | {"shared": 0}), _(at_mio_throttle=0.3, **COUNTERS | {"shared": 1025})),
+         (_(at_mio_throttle=0.3, **COUNTERS),), (_(shared_atomic_inst=0),), (_(shared_atomic_inst=1),),
          gone("issue", "fp32", "fp64")),
     Case(full_sections.RULES[4], _(bank_conflicts=0.26 * PASSES, shared_wavefront_frac=0.5, at_mio_throttle=0.26, busy_issue=0.49),
          (_(bank_conflicts=0.25 * PASSES), _(busy_issue=0.5), _(shared_wavefront_frac=0.3), _(at_mio_throttle=0.25)), (),
@@ -234,6 +242,8 @@ OF_LAUNCHES = (
     Case(launch.RULES[7], _(at_wait=0.51, busy_issue=0.59, warps=16, blocks=99, filling=0.59),
          (_(at_wait=0.5), _(busy_issue=0.6), _(warps=16.1), _(blocks=100)), (_(blocks=100, filling=0.6),),
          left=((_(floor_issue=1000, warps=2, at_wait=0.5), 3000.0), (_(floor_issue=1000, warps=8, at_wait=0.5), 2000.0))),
+    Case(launch.RULES[8], _(closed=True, tensor_flops=1, waves=1.0, busy_l2=0.39),
+         (_(closed=False), _(tensor_flops=0), _(waves=1.01), _(busy_l2=0.4)), left=((_(floor_l2=3000), 3000.0),)),
 )  # fmt: skip
 LOCAL = _(local_bytes=12_801, l1_bytes=128_009)  # more than all SMs hold in a cycle, and than a tenth of what L1 moves
 NO_LOCAL = (_(l1_bytes=128_010), _(local_bytes=12_800, l1_bytes=1))
@@ -241,7 +251,9 @@ SPILLS = ((_(spill_inst=0),), (_(spill_inst=1),))
 FEWER_OR_MORE = (_(stored=10, l2_write_bytes=5130), _(stored=10, l2_write_bytes=6667))  # 40 and 52 % of local_bytes
 ENOUGH = (_(stored=10, l2_write_bytes=5131), _(stored=10, l2_write_bytes=6666))
 OF_LOCAL = (
-    Case(local.RULES[0], LOCAL | _(registers=24), (*NO_LOCAL, _(registers=25), _(registers=16), *FEWER_OR_MORE), ENOUGH,
+    Case(local.RULES[0], LOCAL | _(registers=24), (*NO_LOCAL, _(registers=25), _(registers=16), *FEWER_OR_MORE,
+                                                   _(occupancy_limit_registers=9, occupancy_limit_warps=8)),
+         (*ENOUGH, _(occupancy_limit_registers=8, occupancy_limit_warps=8)),
          (*SPILLS[0], _(registers=25)), SPILLS[1]),
     Case(local.RULES[1], LOCAL | _(registers=25), (*NO_LOCAL, _(registers=24)),
          (_(registers=16), *(_(registers=24) | one for one in FEWER_OR_MORE)), *SPILLS[::-1]),
@@ -353,6 +365,9 @@ OF_MEMORY = (
           _(sectors=4), _(sectors=17.7)), (_(coalescing_load_frac=0.27), _(loaded=1500), _(loaded=4000, coalescing_load_frac=0.1)),
          (_(coalescing_load_frac=0.28),), (),
          ((_(dram_read_bytes=8000, written=300), 1300 + 1500.0), (_(floor_l2=8000), 2000.0), *gone("l1"))),
+    Case(memory.RULES[20], _(busy_l2=0.71, l2_read_bytes=3001, dram_read_bytes=1000, loaded=4502, sectors=16, shared=0, tensor_flops=0),
+         (_(busy_l2=0.7), _(dram_read_bytes=1001), _(loaded=4501), _(sectors=16.1), _(shared=1), _(tensor_flops=1)), (),
+         (_(loaded=3601),), (_(loaded=3602),), ((_(floor_l2=8000), 5000.0),)),
 )  # fmt: skip
 CASES = (*BLOCKS, *FULL, *OF_INSTRUCTIONS, *OF_LAUNCHES, *OF_LOCAL, *OF_MEMORY)
 
@@ -388,12 +403,12 @@ ABSENT = {
     "uncoalesced_stores": (_(busy_dram=0.039), _(busy_l2=0.04)),
     "strided_sectors": (_(coalescing_load_frac=0.91), _(coalescing_load_frac=0.9)),
     "partial_sector_writes": (_(dram_read_bytes=109, l2_read_bytes=100, stored=100), _(dram_read_bytes=111, l2_read_bytes=100, stored=100)),
-    "needless_barriers": (_(at_barrier=0.0), _(at_barrier=0.01)), "uneven_warps": NO_BARRIER,
+    "needless_barriers": (_(at_barrier=0.0), _(at_barrier=0.0, at_membar=0.26)), "uneven_warps": (NO_BARRIER[0], HELD),
     "one_warp_reduction": NO_BARRIER,
     "no_overlap": (_(at_long_scoreboard=0.02, at_barrier=0.02), _(at_long_scoreboard=0.03, at_barrier=0.02)),
     "shared_bank_conflicts": (_(at_mio_throttle=1.0, shared=1, busy_issue=0.5), _(at_mio_throttle=0.2, shared=1, busy_issue=0.49)),
     "shared_instruction_bound": NO_SHARED,
-    "shared_atomics_one_address": (NO_SHARED[0], _(shared=1, at_long_scoreboard=0.51, wait_per_load=1501, sectors=4)),
+    "shared_atomics_one_address": (NO_SHARED[0] | _(shared_atomic_inst=101, inst_issued=1000), _(shared=1, at_long_scoreboard=0.51, wait_per_load=1501, sectors=4)),
     "constant_divergence": (_(at_mio_throttle=0.049), _(at_mio_throttle=0.05)),
     "special_functions": (_(busy_xu=0.0), _(busy_xu=0.01)),
     "fp64_by_accident": (_(flops_fp64=0), _(flops_fp64=0, flops_tensor_fp64=1)),

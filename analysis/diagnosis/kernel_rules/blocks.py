@@ -5,16 +5,17 @@ import numpy as np
 from analysis.diagnosis.evidence import WARP
 from analysis.diagnosis.kernel_rules.quantities import (
     BARRIER_NEEDS,
-    BUSY,
     HALF,
     LOADS,
     SHAPE,
     alone,
     at_barriers,
+    at_fences,
     conflicting,
     exchanging,
     flops,
     grid_meets,
+    held,
     idle,
     many_issue,
     one_works,
@@ -50,7 +51,7 @@ RULES = (
         lambda e: (
             (e.waits("barrier") > 0.1)
             & (e.waits("short_scoreboard") > 0.1)
-            & (e.busy["issue"] > BUSY)
+            & (e.busy["issue"] > 0.4)
             & (e.shared >= 4 * e.threads)
             & (e.busy["fp32"] < 0.25)
         ),
@@ -59,12 +60,12 @@ RULES = (
             e.after(issue=slots(e, flops(e) / WARP)),
             e.without(e.waits("barrier", "short_scoreboard"), issue=0),
         ),
-        0.6,
+        0.7,
         "issue slots",
-        "Warps spend a tenth of their time at barriers, and another tenth waiting for shared memory, while the issue "
-        "slots are busy. So all warps work between barriers, and none is waited for: they exchange partial results in "
-        "many steps, such as a tree. A warp that does this work alone needs neither. The bound keeps an instruction "
-        "for each floating-point operation; without any, it takes away these waits.",
+        "Warps spend a tenth of their time at barriers, and another tenth waiting for shared memory, while two fifths"
+        " of the issue slots or more are used. So all warps work between barriers, and none is waited for: they "
+        "exchange partial results in many steps, such as a tree. A warp that does this work alone needs neither. The "
+        "bound keeps an instruction for each floating-point operation; without any, it takes away these waits.",
         "The data that warps exchange does not fit into the registers of one warp.",
         ("stall_barrier", "stall_short_scoreboard", "inst_issued"),
     ),
@@ -200,5 +201,30 @@ RULES = (
         "shared_atomic_inst is 0.",
         ("shared_bytes_per_block", "stall_long_scoreboard", "global_load_requests"),
         refutes=lambda e: e["shared_atomic_inst"] <= 0,
+    ),
+    Rule(
+        "needless_barriers",
+        ("stall_membar", "inst_issued"),
+        at_fences,
+        lambda e: e.without(e.waits("membar")),
+        0.75,
+        "latency x parallelism",
+        "Warps wait for fences of memory a quarter of their time, which end only when all earlier stores of the thread "
+        "have reached L2. At a barrier of the grid, warps would wait for barriers as well.",
+        "Other blocks read what was stored before each fence.",
+        ("stall_membar",),
+    ),
+    Rule(
+        "uneven_warps",
+        (*SHAPE, "sm_active_frac"),
+        held,
+        lambda e: e.spread(1 - e.filling),
+        0.75,
+        "latency x parallelism",
+        "On average, fewer than 60 % of the warps are resident that grid and resources allow, although each SM has a "
+        "block all the time. A block holds its place until its last warp ends, so some warps of a block have more "
+        "work.",
+        "All warps of a block end together.",
+        ("occupancy_achieved_frac", "occupancy_theoretical_frac", "sm_active_frac"),
     ),
 )

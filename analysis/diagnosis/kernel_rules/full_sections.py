@@ -13,6 +13,7 @@ from analysis.diagnosis.kernel_rules.quantities import (
     alone,
     between,
     conflicting,
+    counters_in_shared,
     from_shared,
     in_order,
     out_of_order,
@@ -94,12 +95,13 @@ RULES = (
     Rule(
         "shared_atomics_one_address",
         ("shared_atomic_inst", "inst_issued", "stall_short_scoreboard", "stall_mio_throttle"),
-        lambda e: (e["shared_atomic_inst"] > 0.02 * e["inst_issued"]) & (e.queue > 0.3),
+        lambda e: ((e["shared_atomic_inst"] > 0.02 * e["inst_issued"]) & (e.queue > 0.3)) | counters_in_shared(e),
         lambda e: e.after(issue=0, fp32=0, fp64=0),
         0.8,
         "wavefronts",
-        "Warps queue for shared memory, and more than one in fifty instructions is an atomic operation there. Such an "
-        "instruction takes one pass for each lane that uses the same word.",
+        "Warps queue for shared memory, and more than one in fifty instructions is an atomic operation there. Such an"
+        " instruction takes one pass for each lane that uses the same word. Or one in ten is, and the block has less "
+        "than a word for each thread there.",
         "shared_atomic_inst is 0.",
         ("shared_atomic_inst", "stall_short_scoreboard"),
         (),

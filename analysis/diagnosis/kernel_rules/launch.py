@@ -13,6 +13,7 @@ from analysis.diagnosis.kernel_rules.quantities import (
     between,
     few_warps,
     filled_grid,
+    idle,
     limits_are,
     more_warps,
     tail_left,
@@ -130,5 +131,17 @@ RULES = (
         "schedulers that have a warp.",
         "More warps, or more independent work in each, do not raise the rate of instructions.",
         ("stall_wait", "occupancy_achieved_frac", "inst_issued"),
+    ),
+    Rule(
+        "grid_too_small",
+        (*SHAPE, "flops_tensor_fp16"),
+        lambda e: e.closed & (e.tensor_flops > 0) & (e["waves"] <= 1) & idle(e, 0.4),
+        lambda e: e.after() - e.limits.empty_kernel_ns,  # the products share a launch
+        0.7,
+        "waves",
+        "A library's product fits into one wave of blocks, and no unit is busy for two fifths of the time. So its "
+        "latencies take the time, and a batched call runs several such products in it.",
+        "The caller has no other product of this shape.",
+        ("waves", "occupancy_achieved_frac"),
     ),
 )

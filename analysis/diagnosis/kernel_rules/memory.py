@@ -455,4 +455,25 @@ RULES = (
         ("dram",),
         refutes=lambda e: ~half_used(e),
     ),
+    Rule(
+        "no_tile",
+        (*LOADS, *TRAFFIC, "shared_bytes_per_block"),
+        lambda e: (
+            (e.busy["l2"] > 0.7)
+            & (e["l2_read_bytes"] > 3 * e["dram_read_bytes"])
+            & (e.loaded > 1.5 * e["l2_read_bytes"])
+            & (e.sectors <= WIDEST)
+            & (e.shared <= 0)
+            & ~(e.tensor_flops > 0)
+        ),
+        lambda e: e.after(l2=e.floors["l2"] / 2),
+        0.75,
+        "bytes",
+        "L2 is busy for 70 % of the time or more, and delivers each byte of DRAM three times or more. A third of the "
+        "loads or more hits in L1, so blocks load again what they and others had. The bound keeps half of the bytes "
+        "of L2.",
+        "Blocks load different data, all of which L2 has from before the launch.",
+        ("l2_read_bytes", "dram_read_bytes", "global_load_bytes"),
+        refutes=lambda e: e.loaded <= 1.2 * e["l2_read_bytes"],
+    ),
 )

@@ -295,11 +295,13 @@ def without_local(e: Evidence, sectors: int) -> Floats:
 def capped(e: Evidence) -> Bools:
     """Return whether the kernel may use all registers of a cap, a multiple of eight, and stores as spills do.
 
-    Kernels that spill use all. A compiler stores what it loads again, so at most half of the local bytes are stores.
+    Kernels that spill use all. Nobody caps registers below what the most warps need. A compiler
+    stores what it loads again, so at most half of the local bytes are stores.
     Known kernels with spills have 0.43 to 0.50; those with as many registers and an array at most 0.36, or 0.58.
     """
     stores = (e["l2_write_bytes"] - e.stored) / e["local_bytes"]  # L1 writes through
     capped = (e["registers"] % 8 == 0) & (e["registers"] > LEAST_REGISTERS)
+    capped &= ~(e["occupancy_limit_registers"] > e["occupancy_limit_warps"])
     return np.asarray(capped & ~(stores < 0.4) & ~(stores > 0.52))
 
 
@@ -335,6 +337,11 @@ def uneven(e: Evidence) -> Bools:
     return (e.blocks >= e.limits.sm_count) & (e.filling < BUSY) & (e.busy["blocks"] < HALF) & ~full_pipe(e)
 
 
+def held(e: Evidence) -> Bools:
+    """Return whether blocks hold places of warps that have ended: few are resident, though each SM has a block."""
+    return uneven(e) & (e["sm_active_frac"] > 0.95) & (e["waves"] >= 2)
+
+
 def few_warps(e: Evidence) -> Bools:
     return (
         (e["occupancy_theoretical_frac"] <= HALF)
@@ -366,6 +373,11 @@ def limits_are(e: Evidence, name: str) -> Bools:
 
 def at_barriers(e: Evidence) -> Bools:
     return e.waits("barrier") > 0.25
+
+
+def at_fences(e: Evidence) -> Bools:
+    """Return whether warps wait for fences of memory a quarter of their time, and blocks do not meet there."""
+    return (e.waits("membar") > 0.25) & ~grid_meets(e)
 
 
 def with_registers(e: Evidence) -> Floats:
@@ -494,6 +506,11 @@ def queued_loads(e: Evidence) -> Bools:
     return np.asarray(waits & idle(e, 0.3) & (e.sectors <= LINE))
 
 
+def counters_in_shared(e: Evidence) -> Bools:
+    """Return whether one instruction of ten is an atomic on less shared memory than a word for each thread."""
+    return (e["shared_atomic_inst"] > 0.1 * e["inst_issued"]) & (e.shared > 0) & (e.shared <= 4 * e.threads)
+
+
 def unqueued_shared(e: Evidence) -> Bools:
     """Return whether warps queue for shared memory less than a fifth of their time, so that its cure wins little."""
     return np.asarray((e.shared <= 0) | (e.queue < 0.2))
@@ -516,13 +533,15 @@ NOWHERE: dict[str, Callable[[Evidence], Bools]] = {
     "uncoalesced_stores": lambda e: np.maximum(e.busy["l2"], e.busy["dram"]) < 0.04,
     "strided_sectors": lambda e: e["coalescing_load_frac"] > 0.9,
     "partial_sector_writes": lambda e: unasked(e) < 0.1 * e.stored,
-    "needless_barriers": lambda e: e.waits("barrier") <= 0,
-    "uneven_warps": lambda e: (e.waits("barrier") < 0.05) | grid_meets(e),
+    "needless_barriers": lambda e: (e.waits("barrier") <= 0) & ~at_fences(e),
+    "uneven_warps": lambda e: ((e.waits("barrier") < 0.05) & ~held(e)) | grid_meets(e),
     "one_warp_reduction": lambda e: (e.waits("barrier") < 0.05) | grid_meets(e) | computes(e),
     "no_overlap": lambda e: e.waits("long_scoreboard", "barrier") < 0.05,
     "shared_bank_conflicts": lambda e: unqueued_shared(e) | (e.busy["issue"] >= HALF),  # the others hide its passes
     "shared_instruction_bound": unqueued_shared,
-    "shared_atomics_one_address": lambda e: unqueued_shared(e) & ~((e.shared > 0) & queued_loads(e)),
+    "shared_atomics_one_address": lambda e: (
+        unqueued_shared(e) & ~((e.shared > 0) & queued_loads(e)) & ~counters_in_shared(e)
+    ),
     "constant_divergence": lambda e: e.queue < 0.05,
     "special_functions": lambda e: e.busy["xu"] <= 0,
     "fp64_by_accident": lambda e: e["flops_fp64"] + e.filled("flops_tensor_fp64") <= 0,
