@@ -240,8 +240,8 @@ VARIANTS = (
             Hypothesis(TIME, "v05_straight", high=0.97),
         ),
         tunables={
-            "GEMV_V06_RING_KB": (192, 96, 64, 48),
-            "GEMV_V06_ROWS": (8, 4, 16),
+            "GEMV_V06_RING_KB": (192, 96, 64),
+            "GEMV_V06_ROWS": (8, 4),
             "GEMV_V06_STAYS": (1, 0),
         },
     ),

@@ -48,7 +48,7 @@ __device__ __forceinline__ void copy_in(uint32_t to, const void* from, uint32_t 
 
 // A row has up to COUNT packets per lane. Block b has the groups first, first + step, … below `groups`, `most` at most.
 template <typename T, int COUNT>
-__global__ void __launch_bounds__(THREADS, BLOCKS)
+__global__ void __launch_bounds__(THREADS)
     gemv_v06_ring(const T* weight, const T* x, const T* bias, T* out, int n, int k, int groups, int step, int most) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   constexpr int WIDTH = 16 / sizeof(T), STAGES = STAGES_OF<COUNT>;
