@@ -1,6 +1,6 @@
-// What v04, v05, v06 and v08 of matmul_fp8 share: blocks that stay on their SM, tiles of 128 x 256, a thread that feeds a
-// of stages and two warpgroups that multiply. Two blocks of a cluster can share a tile of the weight. The including
-// file defines RING_PEERS, RING_STAGES and RING_GROUP_ROWS.
+// What v04, v05, v06 and v08 of matmul_fp8 share: blocks that stay on their SM, tiles of 128 x 256, a thread that feeds
+// a ring of stages, and two warpgroups that multiply. Two blocks of a cluster can share a tile of the weight. The
+// including file defines RING_PEERS, RING_STAGES and RING_GROUP_ROWS.
 #pragma once
 
 #include <algorithm>
@@ -191,8 +191,9 @@ struct InTensorCores {
 
 #endif
 
-// Sets `grid` and `maps` for a call. Returns cudaErrorNotSupported on another GPU than Hopper.
-inline cudaError_t prepare_ring(const MatmulFp8Call& call, RingMaps& maps, Grid& grid) {
+// Sets `grid` and `maps` for a call. Returns cudaErrorNotSupported on another GPU than Hopper. It is static, because it
+// differs between the including sources.
+static inline cudaError_t prepare_ring(const MatmulFp8Call& call, RingMaps& maps, Grid& grid) {
   if (const cudaError_t status = refused(call)) return status;
   int sm_count = 0;
   if (const cudaError_t status = hopper_multiprocessors(sm_count)) return status;
