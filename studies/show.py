@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from analysis.formats import packed
 from analysis.formats.console import run_program
 from analysis.page.markdown import table_of
 from analysis.page.text import cell
@@ -18,7 +19,7 @@ MOST_ROWS, MOST_COLUMNS, WIDEST = 30, 10, 40
 
 def shown(run: Path) -> Iterator[str]:
     """Yield the title and the first rows of each table of a study, as the report in `run` has them."""
-    report = json.loads((run / "report.json").read_text(encoding="utf-8"))
+    report = json.loads(packed.read_bytes(packed.find(run / "report.json")))
     for table in report["tables"]:
         if table["name"] in TABLES and (run / table["file"]).is_file():  # a committed run keeps few
             rows = pd.read_csv(run / table["file"])

@@ -261,8 +261,8 @@ def _targets(root: Path) -> str:
 def _index(reports: Path) -> str:
     """Return the list of the committed runs that have a report."""
     lines = ["| run | what | conditions |", "|---|---|---|"]
-    for file in sorted(reports.glob("*/report.json")):
-        content = json.loads(file.read_text(encoding="utf-8"))
+    for file in sorted(reports.glob("*/report.json*")):
+        content = json.loads(packed.read_bytes(file))
         named = {row["name"]: row["value"] for row in content["conditions"]}
         told = "; ".join(f"{one} {named[one]}" for one in ("driver", "torch", "nsys", "ncu", "weights") if one in named)
         lines.append(f"| [{file.parent.name}]({file.parent.name}) | {content['title']} | {told or 'not recorded'} |")

@@ -32,7 +32,7 @@ from tests.checkout import ROOT, loaded
 from tests.nsys_export import Export
 
 EXAMPLE = ROOT / "reports" / "h200-gpt2-fp32" / "captures"
-COMMITTED = [*(ROOT / "reports").glob("*/report.json"), *(ROOT / "examples").glob("*/*/report.json.xz")]
+COMMITTED = [*(ROOT / "reports").glob("*/report.json*"), *(ROOT / "examples").glob("*/*/report.json.xz")]
 BOUNDS = ("compute", "memory", "latency", "balanced", "comm")
 QUESTIONS = {"elimination": "why_it_runs", "faster": "", "fusion": "neighbors", "overlap": "concurrent_with"}
 

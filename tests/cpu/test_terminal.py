@@ -13,6 +13,7 @@ from rich.cells import cell_len
 
 from analysis import pipeline, report, show
 from analysis.capture.load import load
+from analysis.formats import packed
 from analysis.formats.errors import UsageError
 from analysis.formats.files import undeclared
 from analysis.formats.report import KERNEL_REPORT, REPORT, Report
@@ -375,11 +376,10 @@ def test_only_and_the_forms_exclude_each_other(capsys):
 
 
 @pytest.mark.parametrize(
-    "place", sorted(path.parent.name for path in committed.published.REPORTS.glob("*/report.json"))
+    "place", sorted(path.parent.name for path in committed.published.REPORTS.glob("*/report.json*"))
 )
 def test_committed_reports_are_what_is_declared(place):
-    file = committed.published.REPORTS / place / "report.json"
-    content = json.loads(file.read_text(encoding="utf-8"))
+    content = json.loads(packed.read_bytes(packed.find(committed.published.REPORTS / place / "report.json")))
     REPORT.check(content, place)
     assert list(undeclared(content, REPORT.content)) == []
 

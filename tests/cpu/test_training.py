@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 import torch
 
+from analysis.formats import packed
 from analysis.formats.errors import InputError
 from harness.ranges import attach
 from harness.run import parse_config
@@ -103,7 +104,7 @@ def test_savings_that_the_committed_run_promises_hold_what_the_change_won() -> N
     """Promised by a finding of one way of the step, won by another way: in times without a profiler."""
     (run,) = runs.folders("training")
     wall = pd.read_csv(run / "tables/steps.csv").set_index("step")["bare_wall_ns"]
-    report = json.loads((run / "report.json").read_text(encoding="utf-8"))
+    report = json.loads(packed.read_bytes(packed.find(run / "report.json")))
     promised = {  # by the first finding of each
         (one["kind"], one["scope"].removeprefix("step train_")): one["saves_ns"] for one in reversed(report["findings"])
     }
