@@ -28,7 +28,7 @@ from analysis.tables.host import CUDA
 
 LEAST_HOST = 0.01  # of the kernels' time: a shorter call is worth no finding
 EXPLAINED = 0.5  # of a call that waits: with so much work of the GPU known, the call only waits for it
-COUNT = 3  # at most so many findings on kernels
+COUNT = 3  # at most so many findings on kernels whose cause is not known
 MOST = 5  # findings in all
 BESIDE_NS = 5_000  # least time on either side of a span, so that the neighbours of a launch are visible
 SURE = 0.8  # a cause from here on counts as sure
@@ -58,7 +58,7 @@ def _hidden(facts: Facts) -> list[str]:
 def _of_sums(facts: Facts) -> list[Claim]:
     """Return what takes most time by the sums: causes that counters tell first, then the rest by its time."""
     tables = facts.once(tables_of_kernels)
-    won = _causes(facts.once(reasons_of_kernels))[:COUNT]
+    won = _causes(facts.once(reasons_of_kernels))
     hot = hot_kernels(
         tables,
         "torch.profiler" if facts.capture.clock == "torch" else "nsys",
@@ -80,6 +80,7 @@ def _of_sums(facts: Facts) -> list[Claim]:
         setting_up = [one for one in calls if one.kind == "start_up"]
         rest += [one for one in setting_up if _takes(one) > sum(map(_takes, rest))][:1]
     rest.sort(key=lambda one: -one.weight_ns)
+    won = won[: MOST - min(len(rest), 1)]  # the hottest of those without a cause is always told
     return [_placed(one, facts) for one in (*won, *rest[: MOST - len(won)])]
 
 

@@ -411,7 +411,9 @@ def test_causes_come_first_then_what_takes_most_time(monkeypatch: pytest.MonkeyP
         7,
     )
     assert sums(monkeypatch, won=4)[1]["most"] == 1
-    assert len(sums(monkeypatch, won=4)[0]) == 3
+    assert [len(sums(monkeypatch, won=won)[0]) for won in (4, 6)] == [4, 5]
+    found, asked = sums(monkeypatch, won=6, hot=(5.0,))
+    assert ([one.weight_ns for one in found], len(asked["skip"])) == ([0, 0, 0, 0, 5], 6)
     assert sums(monkeypatch)[1]["most"] == 3
 
 
