@@ -136,7 +136,7 @@ class Store:
         import duckdb  # only who asks needs it
 
         counted = parts.live(self.path)
-        today = [path for path in counted if path.parent.name == f"version={VERSION}"]
+        today = [path for path in counted if path.parent.name == f"version={VERSION}" and path.suffix != parts.SINGLE]
         earlier = {path: counted[path] for path in counted if path not in today}
         database = duckdb.connect(config={"autoinstall_known_extensions": False})
         pairs = [(str(path / "captures.parquet"), one) for path in today for one in counted[path].to_pylist()]

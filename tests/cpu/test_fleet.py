@@ -268,13 +268,10 @@ def test_the_child_tells_a_full_disk(captures: Path, tmp_path: Path, monkeypatch
 def test_a_merge_that_was_stopped_counts_nothing_twice(tmp_path: Path) -> None:
     for name in "abc":
         parts.write(tmp_path, {"captures": [row(name)], "steps": [step(name, wall_ns=1.0)]})
-    singles = {
-        path.name: shutil.copytree(path, tmp_path.parent / f"{tmp_path.name}-{path.name}")
-        for path in parts.parts(tmp_path)
-    }
+    singles = {path: path.read_bytes() for path in parts.parts(tmp_path)}
     assert parts.merge(tmp_path) == 3
-    for name, copy in singles.items():  # as if the process had died before it removed them
-        shutil.copytree(copy, tmp_path / f"version={VERSION}" / name)
+    for path, content in singles.items():  # as if the process had died before it removed them
+        path.write_bytes(content)
     assert len(parts.parts(tmp_path)) == 4
     assert Store(tmp_path).sql("SELECT count(*) AS n FROM steps")["n"][0] == 3
     parts.merge(tmp_path)
@@ -284,11 +281,9 @@ def test_a_merge_that_was_stopped_counts_nothing_twice(tmp_path: Path) -> None:
 
 def test_an_earlier_version_is_read_and_migrated(tmp_path: Path) -> None:
     parts.write(tmp_path, {"captures": [row("old", launches=3)]})
+    assert parts.merge(tmp_path) == 1
+    (old,) = parts.parts(tmp_path)
     parts.write(tmp_path, {"captures": [row("new", launches=4)]})
-    folder = tmp_path / f"version={VERSION}"
-    (old,) = [
-        path for path in folder.iterdir() if pq.read_table(path / "captures.parquet")["capture"][0].as_py() == "old"
-    ]
     earlier = tmp_path / f"version={VERSION - 1}" / old.name
     shutil.move(old, earlier)
     table = pq.read_table(earlier / "captures.parquet").drop_columns(["state", "start_up_ns"])
@@ -310,6 +305,14 @@ def test_a_part_that_is_not_finished_is_not_read(tmp_path: Path) -> None:
     os.utime(beside, (0, 0))
     parts.merge(tmp_path)
     assert not beside.exists()
+
+
+def test_a_damaged_part_is_named_with_what_to_do(tmp_path: Path) -> None:
+    parts.write(tmp_path, {"captures": [row("a")]})
+    (path,) = parts.parts(tmp_path)
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(InputError, match=f"{path.name}: cannot be read .*; delete {path.name}"):
+        parts.live(tmp_path)
 
 
 # --- the answers ---
