@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from analysis.capture.model import IntArray
 from analysis.formats.place import program
 from analysis.formats.report import Cell, Confidence, Finding, Later, Measured, Saving, Span, Tier, kind_of
+from analysis.replay import savings
 from analysis.replay.graph import Bools
 from analysis.replay.simulate import Run
 
@@ -17,10 +18,10 @@ _TIERS = {"source": Tier.SAMPLED} | dict.fromkeys(_OF_COUNTERS, Tier.COUNTERS)  
 
 
 class Replays(NamedTuple):
-    """Two replays of a step. Shape: `about` (operations,), bool."""
+    """A replay of a step, and a change of which there is another one. Shape: `about` (operations,), bool."""
 
     before: Run
-    after: Run
+    change: savings.Saving
     about: Bools
 
 

@@ -18,7 +18,7 @@ from analysis.formats.measured import CALLS, MEASURED, Intervention
 from analysis.formats.report import Measured, Saving, kind_of
 from analysis.formats.words import share
 from analysis.replay.changes import scale
-from analysis.replay.simulate import simulate
+from analysis.replay.simulate import step_ns
 
 HIDDEN = 0.05  # a part whose slope is surely below: a faster one wins nothing
 LONGER = 1.1  # what the replay is asked: operations that take so many times as long, as measure-fix delays a step
@@ -90,7 +90,7 @@ def _settled(claim: Claim, found: Measured) -> Claim:
         before, about = claim.replays.before, claim.replays.about
         added = float(before.graph.o_duration[about].sum()) * (LONGER - 1) / before.graph.steps
         if added > 0:
-            slope = (simulate(scale(before.graph, about, LONGER)).step_ns - before.step_ns) / added
+            slope = round((step_ns(scale(before.graph, about, LONGER)) - before.step_ns) / added, 9)
             apart = max(found.low - slope, slope - found.high, 0.0) > APART
             said += f" The replay says {share(slope)}" + (", which contradicts it." if apart else ".")
             if slope > HIDDEN:

@@ -24,7 +24,6 @@ from analysis.hardware.devices import Device
 from analysis.replay import savings
 from analysis.replay.decompose import Decomposition, decompose
 from analysis.replay.graph import Bools, Floats, Graph
-from analysis.replay.simulate import Run
 from analysis.replay.steady import Steady, find
 
 MOST = 6  # findings on a step
@@ -53,7 +52,7 @@ class Saver:
     later_ns: Saving | None = None
     after: str = ""
     opens_ns: float = 0.0  # over the run, with what needs this change; 0 if nothing needs it
-    run: Run | None = field(default=None, repr=False, compare=False)  # the step with the change
+    replay: savings.Saving | None = field(default=None, repr=False, compare=False)  # which makes one when asked
 
     @property
     def key(self) -> str:
@@ -160,9 +159,7 @@ def answer(view: View) -> StepAnswer:
     replayed = {one.key: one for one in (*found, *later)}
     first = sorted([*hidden, *now], key=lambda one: -weight(view, one))
     shown = tuple([*first, *perhaps, *later][:MOST])
-    kept = {one.key for one in shown}
-    left = (one if one.key in kept else replace(one, run=None) for one in replayed.values())  # runs take much memory
-    return StepAnswer(view, shown, tuple(left))
+    return StepAnswer(view, shown, tuple(replayed.values()))
 
 
 def _hidden(view: View, found: Sequence[Saver], now: Sequence[Saver]) -> tuple[Saver, ...]:
@@ -257,13 +254,13 @@ def _replayed(view: View, one: Proposal) -> Saver:
     if one.needed:
         high = max(min(found.high, one.time_ns / view.step.told_ns + savings.ERROR), 0.0)
         part = Saving(None, high)
-        return Saver(one, Saving(None, high * view.step.told_ns), part, part, run=found.after)
+        return Saver(one, Saving(None, high * view.step.told_ns), part, part, replay=found)
     room = max(_room(view, one), found.low)
     part = as_built(one.kind, found.low, min(found.high, room), room if most is None else min(most, room), best)
     full = dict(view.parts.busy_parts).get("gpu_busy", 0) >= FULL * view.parts.wall_ns and group(one.kind) == "host"
     if not view.step.bare_known and 0.0 < (part.low or 0.0) < (HIDDEN if full else CLEAR):
         part = Saving(0.0, part.high)
-    return Saver(one, _of(view, part), part, Saving(found.low, found.high), run=found.after)
+    return Saver(one, _of(view, part), part, Saving(found.low, found.high), replay=found)
 
 
 def _room(view: View, one: Proposal) -> float:
@@ -336,7 +333,7 @@ def _later(view: View, firsts: Sequence[Saver], rest: Sequence[Saver]) -> list[S
             most = min(1 - first.low, _room(view, one.proposal))
             low, high = min((part.low or 0.0) * left, 1 - first.high), min((part.high or 0.0) * left, most)
             later = _of(view, Saving(low if low <= high else 0.0, high))
-            found.append((saved.middle, replace(one, later_ns=later, after=first.key, opens_ns=0.0, run=None)))
+            found.append((saved.middle, replace(one, later_ns=later, after=first.key, opens_ns=0.0)))
     return [saver for _, saver in sorted(found, key=lambda item: -item[0])]
 
 

@@ -142,7 +142,7 @@ def _shown(name: str) -> str:
 
 def _before_and_after(rank: int, title: str, replays: Replays) -> Scene:
     """Return one step without and with a change: the rows of both replays from the same zero."""
-    before, after, about = replays
+    before, after, about = replays.before, replays.change.after, replays.about
     old = tuple(_run_lanes(before, before, "before", about))
     new = tuple(_run_lanes(after, before, "after", about))
     saved = before.step_ns - after.step_ns

@@ -136,8 +136,8 @@ def _claim(answer: StepAnswer, one: Saver, several: bool) -> Claim:
     )
     about = touched(answer, one)
     named = several and scope != "program" and not proposal.placed and answer.name != "step"
-    told = one.run is not None and one.later_ns is None and not answer.view.step.reason
-    replays = Replays(answer.view.step.told_run, one.run, about) if told and one.run else None
+    told = one.replay if one.later_ns is None and not answer.view.step.reason else None
+    replays = Replays(answer.view.step.told_run, told, about) if told else None
     later = Later(one.later_ns, _id(scope, *one.after.split(":", 1))) if one.later_ns is not None else None
     return Claim(
         kind=proposal.kind, title=proposal.title + (f" in {answer.name}" if named else ""),

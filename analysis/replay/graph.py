@@ -13,7 +13,7 @@ kind of call. Threads that take turns (PyTorch's backward thread) are one sequen
 import itertools
 import math
 import re
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -104,6 +104,9 @@ class Graph:
     seq_begin: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))  # begin of the window of each sequence
     main: int = -1  # process whose steps these are; -1 if unknown
     sms: int = SMS  # of the GPU
+    shapes: deque[Any] = field(
+        default_factory=lambda: deque(maxlen=4), repr=False, compare=False
+    )  # of it and its changes
 
     @property
     def o_end(self) -> Floats:

@@ -20,7 +20,7 @@ from analysis.formats.bare import BARE_RANGES
 from analysis.replay import graph as graphs
 from analysis.replay.changes import HOST_WORK_NS, usual_gap
 from analysis.replay.graph import ALLOCATION, Floats, Graph, rows_by
-from analysis.replay.simulate import Run, simulate
+from analysis.replay.simulate import MOST_PASSES, Run, simulate, step_ns
 from analysis.replay.steady import Phase, Steady, find
 
 Change = Callable[[Graph, float], Graph]
@@ -52,15 +52,25 @@ class Saving:
     """What a change saves of a step: ns and share, lowest and highest.
 
     `changed_ns`: the step as replayed with it, as seen under the profiler. `after`: a replay with it on the graph that
-    the report tells of; if the bare time of the step is known, that at the upper end of the saving.
+    the report tells of; if the bare time of the step is known, that at the upper end of the saving. Both are made when
+    asked for.
     """
 
     low_ns: float
     high_ns: float
     low: float
     high: float
-    changed_ns: float
-    after: Run
+    step: "Step"
+    change: Change
+
+    @cached_property
+    def changed_ns(self) -> float:
+        return step_ns(self.change(self.step.graph, 0.5))
+
+    @cached_property
+    def after(self) -> Run:
+        known = self.step.bare_known
+        return simulate(self.change(self.step.told, 1.0 if known else 0.5), 4 if known else MOST_PASSES)
 
     @property
     def middle(self) -> float:
@@ -194,7 +204,7 @@ def step(capture: Capture, phase: Phase, part: IntArray | None = None) -> Step:
     wall = _bare_step(capture, phase, graph)
     known = wall[1] if wall is not None and graph.has_calls and wall[1] < SLOWER * run.step_ns else None
     marks = _marks(capture, graph)
-    if known is not None and known < FASTER * (least := simulate(_host_times(graph, 0.0), 2).step_ns):
+    if known is not None and known < FASTER * (least := step_ns(_host_times(graph, 0.0), 2)):
         low = high = _ahead(graph, known)
         known, wall = least, (least, least, least)
     elif known is not None:
@@ -210,7 +220,7 @@ def step(capture: Capture, phase: Phase, part: IntArray | None = None) -> Step:
             if known is not None and low is high
             else _without_cost(other, marks, capture.clock, 0),
         )
-    times = tuple(simulate(one).step_ns for one in bare)
+    times = tuple(step_ns(one) for one in bare)
     return Step(phase, graph, run, bare, times, low is high, seen, reason, wall if low is high else None)
 
 
@@ -280,22 +290,22 @@ def _crowded(graph: Graph) -> float:
 def _fit(graph: Graph, marks: Floats, clock: str, bare_ns: float) -> Graph:
     """Take off as much of the cost as makes the replay as long as the bare step; the rest shrinks in proportion."""
     fast = _without_cost(graph, marks, clock, 1)
-    if _busiest(graph) >= ALONE * bare_ns and simulate(fast, 2).step_ns <= bare_ns * 1.02:
+    if _busiest(graph) >= ALONE * bare_ns and step_ns(fast, 2) <= bare_ns * 1.02:
         return fast  # the GPU takes as long by itself: the bare step tells nothing of the host
     low, high = 0.0, 2.0
     for _ in range(12):
         middle = (low + high) / 2
-        if simulate(_without_cost(graph, marks, clock, 1, middle), 2).step_ns > bare_ns:
+        if step_ns(_without_cost(graph, marks, clock, 1, middle), 2) > bare_ns:
             low = middle
         else:
             high = middle
     found = _without_cost(graph, marks, clock, 1, (low + high) / 2)
-    if simulate(found, 2).step_ns <= bare_ns * 1.02:
+    if step_ns(found, 2) <= bare_ns * 1.02:
         return found
     low, high = 0.0, 1.0
     for _ in range(12):
         middle = (low + high) / 2
-        if simulate(_host_times(found, middle), 2).step_ns > bare_ns:
+        if step_ns(_host_times(found, middle), 2) > bare_ns:
             high = middle
         else:
             low = middle
@@ -357,18 +367,15 @@ def _apart(rows: pd.DataFrame) -> list[float]:
 
 def saving(step: Step, change: Change, bases: Bases | None = None) -> Saving:
     """Return what a change saves of the step. `bases`: the graphs to change, by default those of the step."""
-    shares, upper = [], None
+    shares = []
     for base, before in step.bases if bases is None else bases:
-        runs = [simulate(change(base, share), 4) for share in (0.0, 1.0)]
-        upper = upper or runs[1]
-        least, most = (max(run.step_ns, min(_capacity(step.work, base, run.graph), before)) for run in runs)
+        changed = [change(base, share) for share in (0.0, 1.0)]
+        least, most = (max(step_ns(one, 4), min(_capacity(step.work, base, one), before)) for one in changed)
         for after in (least + (most - least) * (1 - LIKELY), most):
             shares.append(1 - after / before)
     low, high = min(shares), max(shares)
     low, high = low - _error(low), high + _error(high)
-    changed = simulate(change(step.graph, 0.5))
-    told = upper if upper is not None and step.bare_known else changed
-    return Saving(low * step.told_ns, min(high, 1.0) * step.told_ns, low, min(high, 1.0), changed.step_ns, told)
+    return Saving(low * step.told_ns, min(high, 1.0) * step.told_ns, low, min(high, 1.0), step, change)
 
 
 def _work(graph: Graph) -> Floats:
@@ -396,8 +403,8 @@ def _capacity(work: Floats, base: Graph, changed: Graph) -> float:
     if not work.any():
         return 0.0
     left = work * changed.o_duration / np.maximum(base.o_duration, 1.0)
-    device = pd.Series(base.stream_devices)[base.o_stream].to_numpy()
-    return float(pd.Series(left).groupby(device).sum().max()) / base.steps
+    device = pd.factorize(np.array(base.stream_devices, object))[0][base.o_stream]
+    return float(np.bincount(device, weights=left).max()) / base.steps
 
 
 def _error(saved: float) -> float:
@@ -441,4 +448,4 @@ def after(step: Step, first: Change) -> Bases:
 
 def timed(graphs: Sequence[Graph]) -> Bases:
     """Return graphs with the time of their step, with which that of changed ones is compared."""
-    return [(one, simulate(one, 3).step_ns) for one in graphs]
+    return [(one, step_ns(one, 3)) for one in graphs]

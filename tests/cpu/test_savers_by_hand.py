@@ -43,7 +43,7 @@ def both(changes: Sequence[Saves]) -> Saves:
 
 def saving(step: savings.Step, change: Saves, bases: savings.Bases | None = None) -> savings.Saving:
     low, high = (change.low, change.high) if bases is None else change.then
-    return savings.Saving(low * step.told_ns, high * step.told_ns, low, high, 0.0, step.run)
+    return savings.Saving(low * step.told_ns, high * step.told_ns, low, high, step, change)
 
 
 @pytest.fixture
@@ -579,7 +579,9 @@ def test_each_step_is_replayed_once_and_one_without_time_is_none(
     assert [one.name for one in answers(Capture(), known=(known, parts))] == ["known", "other"]
 
 
-def test_the_step_with_a_change_is_kept(asked: list[Proposal]) -> None:
+def test_the_step_with_a_change_can_be_replayed(asked: list[Proposal]) -> None:
     asked.append(proposal(change=Saves(0.1, 0.2)))
     one = on_step()
-    assert answer(one).savers[0].run is one.step.run
+    replay = answer(one).savers[0].replay
+    assert replay is not None
+    assert (replay.step, replay.change) == (one.step, asked[0].change)

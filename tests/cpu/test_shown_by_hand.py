@@ -354,8 +354,14 @@ def test_the_first_four_stretches_are_drawn_each_once() -> None:
     assert [lane.label for lane in facts.once(scenes_of)[0].lanes] == ["CUDA calls", "stream 7"]
 
 
+def replays(before: Run, after: Run) -> Replays:
+    change: Any = SimpleNamespace(after=after)
+    return Replays(before, change, bools(of=4))
+
+
 def test_only_a_finding_with_replays_is_drawn_before_and_after() -> None:
-    facts = scene_facts(claim(), claim(replays=Replays(run(), run(), bools(of=4))), rows=[(1, 0, 10), (2, 0, 10)])
+    changed = claim(replays=replays(run(), run()))
+    facts = scene_facts(claim(), changed, rows=[(1, 0, 10), (2, 0, 10)])
     assert [one.after is None for one in facts.once(scenes_of)] == [True, False]
 
 
@@ -412,7 +418,7 @@ def test_rows_of_a_replay_are_named_by_what_differs() -> None:
     ],
 )
 def test_a_change_is_drawn_below_the_step_without_it(before: float, after: float, words: str, length: int) -> None:
-    found = claim(replays=Replays(run(before), run(after), bools(of=4)))
+    found = claim(replays=replays(run(before), run(after)))
     (one,) = scene_facts(found, rows=[(1, 0, 10)]).once(scenes_of)
     assert one.after is not None
     assert (one.after[0], one.after[1], one.after[2]) == (len(one.lanes) // 2, pytest.approx(after), words)

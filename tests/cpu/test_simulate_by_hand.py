@@ -36,30 +36,12 @@ def test_a_step_is_a_share_of_the_window() -> None:
     assert simulate.simulate(launches(100, 100, 100, steps=3)).step_ns == 101
 
 
+@pytest.mark.parametrize("apart", [0.1, 30.0])  # some operations then end before the one before them on their stream
 @pytest.mark.parametrize("plain", [True, False])
-def test_many_streams_at_a_time_give_the_times_of_a_loop(plain: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    random = np.random.default_rng(7)
-    monkeypatch.setattr(simulate, "_WIDEST", 24)
-    calls: list[dict[str, Any]] = [{"gap": float(random.integers(1, 40))} for _ in range(600)]
-    ops: list[dict[str, Any]] = [{"stream": at % 40, "ns": float(random.integers(1, 2000)) / 3} for at in range(600)]
-    calls[300] |= {"wait": STREAM, "target": 3}
-    if not plain:
-        ops[500] |= {"dep": 470, "dep_gap": 2.0}
-    one = graph(calls, ops, o_after=random.normal(1, 3, 600), stream_free=random.uniform(0, 900, 40))
-    assert simulate._WIDE in {node[0] for node in _compile(one).nodes}
-    wide = simulate._simulated(one, 5)
-    monkeypatch.setattr(simulate, "_WIDEST", 1000)
-    loop = simulate._simulated(one, 5)
-    assert simulate._WIDE not in {node[0] for node in _compile(one).nodes}
-    for name in (each for each in Run.__dataclass_fields__ if each != "graph"):
-        np.testing.assert_array_equal(getattr(wide, name), getattr(loop, name))
-
-
-@pytest.mark.parametrize("plain", [True, False])
-@pytest.mark.parametrize("streams", [1, 3, 9])
+@pytest.mark.parametrize("streams", [1, 3, 9, 40])
 @pytest.mark.parametrize("ns", [40.0, 100.0, 2000.0])  # the host is slower, as slow, quicker
 def test_stretches_give_the_times_of_single_operations(
-    ns: float, streams: int, plain: bool, monkeypatch: pytest.MonkeyPatch
+    ns: float, streams: int, plain: bool, apart: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     random = np.random.default_rng(7)
     calls: list[dict[str, Any]] = [{"gap": float(random.integers(1, 40))} for _ in range(600)]
@@ -70,14 +52,18 @@ def test_stretches_give_the_times_of_single_operations(
     if not plain:
         ops[500] |= {"dep": 470, "dep_gap": 2.0}
         ops[555] |= {"dep": 554}
-    one = graph(calls, ops, o_after=random.normal(1, 30, 600), stream_free=random.uniform(0, 900, streams))
-    stretches = simulate._simulated(one, 5)
+        calls[400] |= {"wait": OPERATION, "target": 350}
+        ops[250] |= {"before": 240}
+    one = graph(calls, ops, o_after=random.normal(1, apart, 600), stream_free=random.uniform(0, 900, streams))
+    stretches = simulate.simulate(one)
+    assert stretches.step_ns == simulate.step_ns(one)
     assert simulate._STRETCH in {node[0] for node in _compile(one).nodes}
-    monkeypatch.setattr(simulate, "_LEAST", 1000)
-    single = simulate._simulated(one, 5)
-    assert simulate._STRETCH not in {node[0] for node in _compile(one).nodes}
-    for name in (each for each in Run.__dataclass_fields__ if each != "graph"):
-        np.testing.assert_array_equal(getattr(stretches, name), getattr(single, name))
+    free = one.o_dep < 0  # these then wait for an operation that ended long ago, which makes them single ones
+    single = simulate.simulate(
+        replace(one, o_dep=np.where(free, 0, one.o_dep), o_dep_gap=np.where(free, -1e9, one.o_dep_gap))
+    )
+    for name in (each for each in Run.__dataclass_fields__ if each not in ("graph", "alone")):
+        np.testing.assert_allclose(getattr(stretches, name), getattr(single, name), rtol=1e-12)
 
 
 def test_the_first_pass_begins_when_host_and_streams_of_the_process_are_free() -> None:
@@ -112,12 +98,26 @@ def test_passes_end_when_two_differ_by_no_more_than_two_thousandths(one: Graph, 
     assert passes(one, 3) == took[:3]
 
 
-def test_no_graph_is_simulated_twice_or_kept_when_nobody_needs_it() -> None:
-    run = simulate.simulate(launches(100, 103))
-    assert simulate.simulate(launches(100, 103)) is run
-    kept = ref(run.graph)
-    del run
+def test_no_graph_is_simulated_twice_or_kept_when_nobody_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = launches(100, 103), launches(100, 104)
+    run = simulate.simulate(one)
+    assert simulate.step_ns(other) != run.step_ns
+    monkeypatch.setattr(simulate, "_simulated", None)
+    assert [simulate.step_ns(each) for each in (launches(100, 103), one, other)] == [205, 205, 206]
+    kept = ref(other)
+    del other
     assert kept() is None
+
+
+def test_a_changed_graph_has_the_shape_of_the_first_until_other_operations_wait_for_each_other() -> None:
+    one = launches(100, 103)
+    shapes = [
+        _compile(each).shape for each in (one, changes.host(one, 0.5), replace(one, o_duration=one.o_duration * 2))
+    ]
+    assert all(shape is shapes[0] for shape in shapes)
+    assert _compile(replace(one, o_after=-one.o_duration - 1)).shape is not shapes[0]
+    assert _compile(replace(one, o_dep=np.array([-1, 0]))).shape is not shapes[0]
+    assert _compile(one).shape is shapes[0]
 
 
 def test_without_calls_a_pass_ends_with_the_window() -> None:
@@ -312,19 +312,16 @@ def test_a_queue_and_a_wait_hold_the_host_one_after_the_other(short_queues: None
 
 def test_a_look_at_the_queue_comes_before_all_that_is_launched_later() -> None:
     one = graph([{}] * 3, [{"start": 14}, {"start": 12, "call": 1}, {"start": 44, "call": 2}, {"start": 1, "call": -1}])
-    epoch, before = np.array([1, 2, 3]), np.array([10.0, 25.0, 40.0])
-    nodes, when = _room(one, {2: -3, 0: 5}, epoch, before)
-    assert nodes == [(6, 0, 5, 1, 10.0), (6, 2, -3, 3, 40.0)]
-    assert when.tolist() == [12 - 0.5, 44 - 0.5]
-    _, when = _room(replace(one, c_seq=np.array([0, 1, 0])), {0: 5}, epoch, before)
-    assert when.tolist() == [14 - 0.5]  # call 1 is of another sequence
-    _, when = _room(replace(one, o_start=one.o_start + 90), {0: 5}, epoch, before)
-    assert when.tolist() == [15 - 0.5]  # the call returned before
+    assert _room(one, {2: -3, 0: 5}).tolist() == [12 - 0.5, 44 - 0.5]
+    assert _room(replace(one, c_seq=np.array([0, 1, 0])), {0: 5}).tolist() == [
+        14 - 0.5
+    ]  # call 1 is of another sequence
+    assert _room(replace(one, o_start=one.o_start + 90), {0: 5}).tolist() == [15 - 0.5]  # the call returned before
 
 
 def test_epochs_end_at_calls_that_wait() -> None:
     one = graph([{}, SYNC, {"seq": 1}, {}], [{}])
-    assert _compile(one).epoch.tolist() == [1, 1, 3, 2]
+    assert _compile(one).shape.epoch.tolist() == [1, 1, 3, 2]
 
 
 # Parts of a step

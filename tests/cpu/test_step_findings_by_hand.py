@@ -16,6 +16,7 @@ from analysis.diagnosis.step_rules.view import View
 from analysis.diagnosis.step_tables import answer_steps
 from analysis.diagnosis.steps import build_gaps, build_step_diagnosis, build_steps, verdicts
 from analysis.formats.report import Confidence, Reason, Saving
+from analysis.replay import savings
 from analysis.replay.steady import Phase, Steady
 from analysis.tables.set_up import SET_UP
 from analysis.tables.slack import phases
@@ -25,7 +26,7 @@ from tests.declared import facts_of
 
 def saver(kind: str = "sync", low: float | None = 0.1, high: float = 0.2, **more: Any) -> Saver:
     """Return a change that saves these shares of 1000 ns."""
-    own = {name: more.pop(name) for name in ("later_ns", "after", "run") if name in more}
+    own = {name: more.pop(name) for name in ("later_ns", "after", "replay") if name in more}
     given = {"change": lambda one, share: one} | more
     saved = Saving(None if low is None else low * 1000, high * 1000), Saving(low, high)
     return Saver(proposal(kind, given.pop("change"), **given), *saved, **own)
@@ -205,17 +206,19 @@ def test_a_change_is_drawn_with_the_operations_that_it_touches() -> None:
         return replace(one, o_duration=one.o_duration - [0, 1])
 
     plain = told(saver(change=change))
-    run = plain.view.step.run
-    found = told(saver(change=change, run=run))
+    replay = savings.saving(plain.view.step, change)
+    found = told(saver(change=change, replay=replay))
     (one,) = claims([found])
     assert one.ops is not None
     assert one.ops.tolist() == [1]
     assert one.replays is not None
-    assert (one.replays.before, one.replays.after) == (found.view.step.told_run, run)
+    assert (one.replays.before, one.replays.change) == (found.view.step.told_run, replay)
     assert one.replays.about.tolist() == [False, True]
     assert claims([plain])[0].replays is None
-    assert claims([told(saver(change=change, run=run, after="sync:x", later_ns=Saving(1, 2)))])[-1].replays is None
-    assert claims([told(saver(change=change, run=run), reason="It is off.")])[0].replays is None
+    assert (
+        claims([told(saver(change=change, replay=replay, after="sync:x", later_ns=Saving(1, 2)))])[-1].replays is None
+    )
+    assert claims([told(saver(change=change, replay=replay), reason="It is off.")])[0].replays is None
 
 
 @pytest.mark.parametrize(
