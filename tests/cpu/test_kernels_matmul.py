@@ -51,6 +51,24 @@ def test_the_tolerance_knows_who_cuts_operands():
     assert allowed("torch") < float(error) < allowed("torch_tf32")
 
 
+@pytest.mark.parametrize("name", ["matmul_fp8", "matmul_fp8_blocks"])
+def test_a_missing_step_or_a_wrong_scale_of_fp8_is_found(name):
+    op = ops()[name]
+    a, weight, scale_a, scale_weight = inputs = op.make_inputs((64, 256, 3072), op.dtypes[0])
+    without = a.float()
+    without[:, 256:384] = 0.0
+
+    def passes(*values):
+        return bench.compare(op, op.best, inputs, "random", lambda *_: op.reference(*values).bfloat16()).passed
+
+    assert passes(*inputs)
+    assert not passes(without.to(a.dtype), weight, scale_a, scale_weight)
+    if name == "matmul_fp8_blocks":
+        assert not passes(a, weight, scale_a.roll(1, 0), scale_weight)
+        assert not passes(a, weight, scale_a, scale_weight.roll(1, 1))
+        assert not passes(a, weight, scale_a, scale_weight.roll(1, 0))
+
+
 def test_what_a_rung_does_not_take():
     lm_head, padded = MATMUL.shapes["lm_head"], MATMUL.shapes["lm_head_padded"]
     refusing = {name for name, variant in MATMUL.variants.items() if variant.cannot(lm_head, variant.dtypes[0])}
