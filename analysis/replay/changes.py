@@ -403,7 +403,7 @@ def collectives(graph: Graph) -> Bools:
 
 
 def bucket(graph: Graph, ops: Bools, size: int, share: float = 1.0) -> Graph:
-    """Make one collective of each `size` of these in a row: the last one carries the bytes of all."""
+    """Make one collective of each `size` of these in a row, or of a step: the last one carries the bytes of all."""
     duration, gone = graph.o_duration.copy(), np.zeros(len(graph.o_start), bool)
     ranked = np.flatnonzero(ops & (graph.o_group >= 0))  # without the waiting of a rank: the shortest of all
     least = np.full(graph.o_group.max(initial=-1) + 1, np.inf)
@@ -411,10 +411,11 @@ def bucket(graph: Graph, ops: Bools, size: int, share: float = 1.0) -> Graph:
     duration[ranked] = least[graph.o_group[ranked]]
     for stream in np.unique(graph.o_stream[ops]):
         rows = np.flatnonzero(ops & (graph.o_stream == stream))
-        for place in range(0, len(rows) - size + 1, size):
-            part = rows[place : place + size]
+        most = min(size, max(len(rows) // graph.steps, 1))
+        for place in range(0, len(rows) - most + 1, most):
+            part = rows[place : place + most]
             duration[part[-1]] = max(
-                duration[part].sum() - share * (size - 1) * COLLECTIVE_FLOOR_NS, duration[part].max()
+                duration[part].sum() - share * (most - 1) * COLLECTIVE_FLOOR_NS, duration[part].max()
             )
             gone[part[:-1]] = True
     return drop(replace(graph, o_duration=duration), gone, share=share)

@@ -284,7 +284,7 @@ def _crowded(graph: Graph) -> float:
     took = (graph.c_end - graph.c_start)[trivial].astype(float)
     if len(took) < 8:
         return UNKNOWN_CROWD
-    return float(np.median(took) / np.clip(np.quantile(took, 0.01), 1.0, TRIVIAL_NS))
+    return max(float(np.median(took) / np.clip(np.quantile(took, 0.01), 1.0, TRIVIAL_NS)), 1.0)
 
 
 def _fit(graph: Graph, marks: Floats, clock: str, bare_ns: float) -> Graph:

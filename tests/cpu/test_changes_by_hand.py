@@ -327,6 +327,8 @@ def test_a_bucket_is_no_shorter_than_its_longest_collective() -> None:
     )
     assert changes.bucket(one, bools(0, 1, 2, 3, of=4), 2).o_duration.tolist() == [0, 20_000, 0, 16_000]
     assert changes.bucket(one, bools(0, 1, 2, 3, of=4), 2, 0.1).o_duration.tolist() == [0, 20_000, 0, 28_500]
+    two = replace(one, steps=2)  # of which each has two
+    assert changes.bucket(two, bools(0, 1, 2, 3, of=4), 64).o_duration.tolist() == [0, 20_000, 0, 16_000]
     side = replace(one, o_stream=np.array([0, 1, 0, 1]), stream_names=("a/0", "a/1"), stream_pid=np.array([1, 1]))
     assert changes.bucket(side, bools(0, 2, 3, of=4), 2).o_duration.tolist() == [0, 1_000, 21_000, 14_000]
 

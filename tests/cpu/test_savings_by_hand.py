@@ -195,7 +195,14 @@ def test_long_work_of_the_program_is_slowed_half_as_much(costs: None) -> None:
 
 @pytest.mark.parametrize(
     ("took", "crowd"),
-    [([200] * 8, 2.0), ([200] * 7, 1.5), ([50, *[150] * 7], 150 / 57), ([20] * 8, 1.0), ([0] * 4 + [30] * 4, 15.0)],
+    [
+        ([200] * 8, 2.0),
+        ([200] * 7, 1.5),
+        ([50, *[150] * 7], 150 / 57),
+        ([20] * 8, 1.0),
+        ([0] * 4 + [30] * 4, 15.0),
+        ([0] * 8, 1.0),
+    ],
 )
 def test_a_host_is_as_crowded_as_trivial_calls_are_longer_than_at_best(took: list[int], crowd: float) -> None:
     """At best: the 1st percentile, 100 at most."""
