@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterator
 
 from analysis.diagnosis.step_findings import KIND_OF_PART
-from analysis.formats.report import Reason, Report, StartUp, StartUpKind, Step, kinds
+from analysis.formats.report import PartKind, Reason, Report, StartUp, StartUpKind, Step, kinds
 from analysis.formats.words import duration, share
 from analysis.page import colours, text
 
@@ -66,15 +66,23 @@ def step_line(step: Step, start_up: StartUp | None) -> str:
 def verdict(step: Step) -> str:
     """Return what limits the step, and what else it waits for, in the words of its parts.
 
-    It is the cause of the first finding, unless the step mostly waits for something else: a host, a copy, other ranks.
+    It is the cause of the first finding, unless the step mostly waits for something else: a host, or a copy. Ranks
+    that wait for each other name no late one.
     """
     parts = sorted(step.parts, key=lambda one: -one.ns)
     largest = KIND_OF_PART.get(parts[0].part, step.kind) if parts else step.kind
-    kind = step.kind if kinds()[step.kind]["part"] == kinds()[largest]["part"] else largest
-    own = next((one for one in parts if KIND_OF_PART.get(one.part) == kind), next(iter(parts), None))
+    kind = step.kind if largest == "slow_rank" or _group(step.kind) == _group(largest) else largest
+    like = [one for one in parts if one.part in KIND_OF_PART and _group(KIND_OF_PART[one.part]) == _group(kind)]
+    own = next((one for one in like if KIND_OF_PART[one.part] == kind), next(iter(like), None))
     waits = [one for one in parts if one is not own and (one.frac or 0.0) >= ALSO and one.part in KIND_OF_PART]
     also = ", ".join(f"{one.part.said} {share(one.frac or 0.0)}" for one in waits)
-    return str(kinds()[kind]["what"]) + (f" Also: {also}." if also else "")
+    idle = sum(one.frac or 0.0 for one in parts if one.part == PartKind.OTHER and not like)
+    unknown_part = f" What it waits for in {share(idle)} of the step is not known." if idle >= ALSO else ""
+    return f"{kinds()[kind]['what']}{unknown_part}" + (f" Also: {also}." if also else "")
+
+
+def _group(kind: str) -> object:
+    return kinds()[kind]["part"]
 
 
 def not_known(report: Report) -> str:

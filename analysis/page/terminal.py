@@ -9,7 +9,7 @@ from typing import IO, Any
 
 import pandas as pd
 from rich.bar import Bar
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
@@ -33,6 +33,19 @@ class Detail:
 
     sentences: bool
     rows: int
+
+
+@dataclass(frozen=True)
+class TwoLines:
+    """A text that wraps once. The edge of the terminal cuts its second line."""
+
+    text: str
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        first_line, *rest = Text(self.text).wrap(console, options.max_width) or [Text()]
+        yield first_line
+        if rest:
+            yield line(" ".join(one.plain for one in rest))
 
 
 # From most to least. The screen takes the first that fits the height of the terminal, or the last if none fits.
@@ -129,7 +142,7 @@ def _findings(report: Report, tables: Mapping[str, pd.DataFrame], detail: Detail
 def finding_lines(
     finding: Finding, report: Report, tables: Mapping[str, pd.DataFrame], *, sentence: bool
 ) -> Iterator[RenderableType]:
-    """Yield the lines of a finding: its title with its gain, and what to do, without which its evidence, on one line.
+    """Yield the lines of a finding: its title with its gain, and what to do on two lines, else its evidence on one.
 
     With `sentence`, all of it: its sentence, what to do, where to look for it and its evidence.
     """
@@ -148,7 +161,7 @@ def finding_lines(
     if sentence or not finding.do:
         yield Padding(line(evidence(finding, report, tables) if sentence else finding.sentence, FAINT), (0, 0, 0, 3))
     else:
-        yield Padding(line(f"→ {finding.do}"), (0, 0, 0, 3))
+        yield Padding(TwoLines(text.shorten(f"→ {finding.do}", LONGEST)), (0, 0, 0, 3))
 
 
 def evidence(finding: Finding, report: Report, tables: Mapping[str, pd.DataFrame]) -> str:

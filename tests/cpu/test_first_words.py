@@ -98,6 +98,22 @@ def test_the_verdict_on_a_step_that_waits_for_its_host_is_that_of_the_first_find
     assert first.verdict(Step("step", 9, Quantiles(1000.0), True, kind, parts)) == said
 
 
+@pytest.mark.parametrize(
+    ("kind", "part", "said"),
+    [
+        ("launch_bound", PartKind.RANK_WAIT, "The GPU waits for the host to launch the next kernel. Also: waiting for a rank 60%."),
+        ("slow_rank", PartKind.RANK_WAIT, "One rank begins its collectives late, and the others wait for it."),
+        ("nothing", PartKind.RANK_WAIT, "No change that was replayed is worth doing in the step. Also: waiting for a rank 60%."),
+        ("launch_bound", PartKind.OTHER,
+         "The GPU waits for the host to launch the next kernel. What it waits for in 60% of the step is not known."),
+        ("fuse", PartKind.GPU_BUSY, "Neighbouring kernels pass data through memory that one kernel would keep."),
+    ],
+)  # fmt: skip
+def test_a_wait_of_all_ranks_blames_none_and_an_unknown_one_is_said(kind: str, part: PartKind, said: str) -> None:
+    parts = [Part(PartKind.GPU_BUSY, 400.0, 0.4), Part(part, 600.0, 0.6)]
+    assert first.verdict(Step("step", 9, Quantiles(1000.0), True, kind, parts)) == said
+
+
 @pytest.mark.slow
 def test_a_part_of_nearly_all_of_the_step_stands_in_its_column() -> None:
     report = api.analyse(api.load(ROOT / "examples/h200/cuda_graph/captures")).report

@@ -105,7 +105,19 @@ def test_a_low_terminal_gets_less(gpt2):
     assert "4. " in high
     assert "4. " not in low
     assert "Kernels (7 of 42)" in high
-    assert "Kernels (3 of 42)" in low
+    assert "Kernels (2 of 42)" in low  # what to do takes up to two lines
+
+
+@pytest.mark.parametrize(
+    ("do", "shown"),
+    [
+        ("Wait once.", ["Wait once."]),
+        ("Wait once, where a result is needed.", ["Wait once, where a", "result is needed."]),
+        ("Keep the value on the GPU, and wait once, where a result is needed.", ["Keep the value on", "the GPU, and wait …"]),
+    ],
+)  # fmt: skip
+def test_what_to_do_wraps_once(do: str, shown: list[str]) -> None:
+    assert [one.rstrip() for one in printed(terminal.TwoLines(do), 19).splitlines()] == shown
 
 
 @needs_committed
