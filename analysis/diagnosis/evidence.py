@@ -120,7 +120,7 @@ class Evidence:
     @cached_property
     def for_odd_operands(self) -> Bools:
         """Return whether the kernel's name is that of a library's variant for operands without alignment."""
-        return self._named(symbols.is_for_odd_operands)
+        return self._named(lambda name: symbols.odd_operands(name) is not None)
 
     def _named(self, test: Callable[[str], bool]) -> Bools:
         names = self.rows["kernel"] if "kernel" in self.rows else [""] * len(self.rows)

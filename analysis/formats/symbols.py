@@ -163,21 +163,12 @@ def is_closed(name: str) -> bool:
     return _CLOSED.search(name) is not None
 
 
-def elements_of_odd_operands(name: str) -> int:
-    """Return how many elements a library's product loads at a time if that is less than 16 bytes, else 0."""
+def odd_operands(name: str) -> tuple[int, int] | None:
+    """Return how many elements a library's product for operands that are not aligned loads at a time, and how many are
+    16 bytes; None for another kernel.
+    """
     found = ODD_OPERANDS.search(name)
-    return int(found[1] or found[2]) if found else 0
-
-
-def multiple_of_operands(name: str) -> int:
-    """Return how many elements of the operands of such a product are 16 bytes."""
-    found = ODD_OPERANDS.search(name)
-    return 4 if found and found[2] else 8
-
-
-def is_for_odd_operands(name: str) -> bool:
-    """Return whether a product is a library's variant for operands that are not aligned to 16 bytes."""
-    return elements_of_odd_operands(name) > 0
+    return (int(found[1] or found[2]), 4 if found[2] else 8) if found else None
 
 
 @lru_cache(maxsize=1 << 16)

@@ -147,9 +147,8 @@ def test_a_name_that_a_console_cut_keeps_its_function(name: str, function: str, 
     ],
 )
 def test_names_of_products_tell_the_alignment_of_operands(name: str, elements: int) -> None:
-    assert symbols.elements_of_odd_operands(name) == elements
-    assert symbols.is_for_odd_operands(name) is (elements > 0)
-    assert not elements or symbols.multiple_of_operands(name) == (4 if "s1688gemm_64x64" in name else 8)
+    multiple = 4 if "s1688gemm_64x64" in name else 8
+    assert symbols.odd_operands(name) == ((elements, multiple) if elements else None)
 
 
 def test_a_pattern_of_a_whole_or_a_long_name() -> None:

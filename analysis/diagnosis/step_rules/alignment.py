@@ -23,7 +23,7 @@ PADDED = 64  # elements: 128 bytes of 16 bits, so that each row begins at a line
 
 def propose(view: View) -> Iterator[Proposal]:
     """Propose to pad the sizes of these products."""
-    odd = view.kernels & view.each(symbols.is_for_odd_operands, bool)
+    odd = view.kernels & view.each(lambda name: symbols.odd_operands(name) is not None, bool)
     time, count = view.time(odd), view.of_step(np.count_nonzero(odd))
     if view.share(time) < LEAST:
         return
@@ -34,7 +34,7 @@ def propose(view: View) -> Iterator[Proposal]:
     def aligned(base: Graph, share: float) -> Graph:
         return changes.scale(base, odd, least + share * (most - least))
 
-    multiple = symbols.multiple_of_operands(view.most(odd))
+    _, multiple = symbols.odd_operands(view.most(odd)) or (0, 8)
     products, takes = count_of(count, "product a step takes", "products a step take"), duration(time)
     size = _size(view.placed[odd][view.graph.o_duration[odd].argmax()], multiple)
     what = f"{size:,} to {-size // PADDED * -PADDED:,} in" if size else "the sizes of"
@@ -53,9 +53,8 @@ def propose(view: View) -> Iterator[Proposal]:
 
 def _parts(name: str) -> tuple[float, float]:
     """Return which part of the time of such a product an aligned one takes, at most and at least."""
-    if symbols.multiple_of_operands(name) == 4:
-        return TF32
-    return ONE if symbols.elements_of_odd_operands(name) == 1 else FEW
+    loads, multiple = symbols.odd_operands(name) or (0, 8)
+    return TF32 if multiple == 4 else ONE if loads == 1 else FEW
 
 
 def _size(place: str, multiple: int) -> int:
