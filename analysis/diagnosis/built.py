@@ -88,6 +88,11 @@ def group(kind: str) -> str:
     return "host" if kinds()[kind]["part"] == "host" else "other"
 
 
+def further(kind: str) -> float:
+    """Return how many times its replay a fix saves at most."""
+    return (_told().host if group(kind) == "host" else _told().other).further
+
+
 def as_built(kind: str, low: float, high: float, most: float | None = None, best: float | None = None) -> Saving:
     """Return `Built.of` for a cause."""
     numbers = _told().host if group(kind) == "host" else _told().other

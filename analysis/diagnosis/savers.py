@@ -157,8 +157,7 @@ def answer(view: View) -> StepAnswer:
     firsts = [one for one in now if one.proposal.change is not None][:FIRSTS]
     later = _later(view, firsts, rest) if firsts and firsts[0] is now[0] else []
     replayed = {one.key: one for one in (*found, *later)}
-    first = sorted([*hidden, *now], key=lambda one: -weight(view, one))
-    shown = tuple([*first, *perhaps, *later][:MOST])
+    shown = tuple(one for _, one in in_order([(view, one) for one in (*hidden, *now, *perhaps, *later)])[:MOST])
     return StepAnswer(view, shown, tuple(replayed.values()))
 
 
@@ -232,11 +231,11 @@ def _bounded(view: View, one: Proposal) -> Saver:
     if any((getattr(graph, name) != getattr(after, name)).any() for name in ("c_gap", "c_own", "c_wait")):
         busy = intervals.length(intervals.union(graph.o_start[own], graph.o_duration[own].astype(np.int64)))
         idle, told = max(wall - busy / graph.steps, 0.0), max(graph.end_ns - graph.start_ns - busy, 1)
-        most += idle if (graph.c_wait != after.c_wait).any() else idle * min(_undone_ns(graph, after) / told, 1.0)
+        most += idle if (graph.c_wait != after.c_wait).any() else idle * min(undone_ns(graph, after) / told, 1.0)
     return Saver(one, Saving(None, min(most, wall)), Saving(None, min(most / wall, 1.0)))
 
 
-def _undone_ns(graph: Graph, after: Graph) -> float:
+def undone_ns(graph: Graph, after: Graph) -> float:
     """Return the time of the host that a change takes away, in all threads."""
     lost = (getattr(graph, name) - getattr(after, name) for name in ("c_gap", "c_own"))
     return float(sum(np.maximum(one, 0.0).sum() for one in lost))
@@ -250,13 +249,13 @@ def _replayed(view: View, one: Proposal) -> Saver:
         least = min(view.step.bare_ns) * count  # the profiler slows the steps, and no pause
         return Saver(one, Saving(low, high), Saving(low / whole, high / (high + least)))
     found = savings.saving(view.step, one.change)
-    most, best = (None if ns is None else ns / view.step.told_ns for ns in (one.most_ns, one.best_ns))
+    built, best = (None if ns is None else ns / view.step.told_ns for ns in (one.built_ns, one.best_ns))
     if one.needed:
         high = max(min(found.high, one.time_ns / view.step.told_ns + savings.ERROR), 0.0)
         part = Saving(None, high)
         return Saver(one, Saving(None, high * view.step.told_ns), part, part, replay=found)
     room = max(_room(view, one), found.low)
-    part = as_built(one.kind, found.low, min(found.high, room), room if most is None else min(most, room), best)
+    part = as_built(one.kind, found.low, min(found.high, room), room if built is None else min(built, room), best)
     full = dict(view.parts.busy_parts).get("gpu_busy", 0) >= FULL * view.parts.wall_ns and group(one.kind) == "host"
     if not view.step.bare_known and 0.0 < (part.low or 0.0) < (HIDDEN if full else CLEAR):
         part = Saving(0.0, part.high)
@@ -266,13 +265,12 @@ def _replayed(view: View, one: Proposal) -> Saver:
 def _room(view: View, one: Proposal) -> float:
     """Return the largest share of a step that a change can save.
 
-    A fused kernel of a busy GPU saves at most what its parts take, with the time between them; padded products save at
-    most their `most_ns`. A change that shortens no kernel leaves the time of the busiest stream in kernels, unless its
-    fix may also merge them. A fix of copies or layouts may rid other kernels of work as well. Calls of the driver
-    (DRIVER) take much longer in some runs.
+    A change that shortens no kernel leaves the time of the busiest stream in kernels, unless its fix may also merge
+    them. A fix of copies or layouts may rid other kernels of work as well. Calls of the driver (DRIVER) take much
+    longer in some runs.
     """
     wall, graph = view.step.told_ns, view.graph
-    if one.kind in ("fuse", "alignment") and one.most_ns is not None:
+    if one.most_ns is not None:
         return one.most_ns / wall
     assert one.change is not None
     after = one.change(graph, 1.0)
@@ -296,9 +294,20 @@ def weight(view: View, one: Saver) -> float:
     return 0.0 if one.proposal.needed else total_ns(view, one) * chance(view.likely, one.proposal.kind)
 
 
+def in_order(of: Sequence[tuple[View, Saver]]) -> list[tuple[View, Saver]]:
+    """Return changes by `weight`, each one that comes later behind the one that opens it."""
+    left, found = sorted(of, key=lambda item: -weight(*item)), list[tuple[View, Saver]]()
+    while left:
+        done = {(id(view), one.key) for view, one in found}
+        ready = (at for at, (view, one) in enumerate(left) if not one.after or (id(view), one.after) in done)
+        found.append(left.pop(next(ready, 0)))
+    return found
+
+
 def total_ns(view: View, one: Saver) -> float:
-    """Return the middle of a saving over the steady run, with what needs this change, ns."""
-    middle = one.likely * view.step.told_ns if one.replayed else one.saves_ns.middle or 0.0
+    """Return the middle of a saving, or of a later one, over the steady run, with what needs this change, ns."""
+    saved = one.later_ns or one.saves_ns
+    middle = one.likely * view.step.told_ns if one.replayed and not one.later_ns else saved.middle or 0.0
     middle *= LOSSY if one.proposal.lossy else 1.0
     return max(one.opens_ns, middle if one.proposal.lost_ns is not None else middle * view.step.phase.count)
 

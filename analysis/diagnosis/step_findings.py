@@ -4,11 +4,12 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 
-from analysis.diagnosis.built import WORTH
+from analysis.diagnosis.built import WORTH, further, group
 from analysis.diagnosis.claims import Claim, Replays, cell
-from analysis.diagnosis.savers import BUSY, Saver, StepAnswer, total_ns, touched, weight
+from analysis.diagnosis.savers import BUSY, Saver, StepAnswer, in_order, total_ns, touched, undone_ns
 from analysis.diagnosis.step_rules.view import Proposal, View
 from analysis.diagnosis.vocabulary import do
 from analysis.formats import symbols
@@ -27,8 +28,10 @@ from analysis.formats.report import (
     Step,
 )
 from analysis.formats.words import duration, share
+from analysis.replay.graph import Graph
 
 LARGEST = 3  # parts of the start-up
+NAMED = 1.01  # times the time that a finding names: what goes besides is worth a sentence
 AT_ROOF = 0.8  # of a roof: few kernels of libraries reach more
 # What a step waits for if no change is worth a finding.
 KIND_OF_PART = {
@@ -82,11 +85,11 @@ def start_up(answers: Sequence[StepAnswer]) -> StartUp | None:
 def claims(answers: Sequence[StepAnswer]) -> list[Claim]:
     """Return the changes worth making over all steady steps, in order of `weight`."""
     several = len(answers) > 1
-    ranked = [(weight(answer.view, one), answer, one) for answer in answers for one in answer.savers]
-    now = sorted((item for item in ranked if not item[2].after), key=lambda item: -item[0])
-    later = [item for item in ranked if item[2].after]
-    found = [_claim(answer, one, several) for _, answer, one in (*now, *later)]
-    sure = [(answer.view, one) for _, answer, one in now if not one.proposal.needed]
+    of = {id(answer.view): answer for answer in answers}
+    ranked = in_order([(answer.view, one) for answer in answers for one in answer.savers])
+    found = [_claim(of[id(view)], one, several) for view, one in ranked]
+    now = [(at, *item) for at, item in enumerate(ranked, start=1) if not item[1].after]
+    sure = [item for item in now if not item[2].proposal.needed]
     if len(sure) > 1:
         found[0] = replace(found[0], sentence=f"{found[0].sentence}{_doubt(sure)}")
     if not sure and answers and not answers[0].view.step.reason:
@@ -94,23 +97,24 @@ def claims(answers: Sequence[StepAnswer]) -> list[Claim]:
     return found
 
 
-def _doubt(now: Sequence[tuple[View, Saver]]) -> str:
+def _doubt(now: Sequence[tuple[int, View, Saver]]) -> str:
     """Return what speaks for another finding than the first one, as a sentence; "" for nothing.
 
-    Likelihoods compare only causes that were weighed, and only those of one step.
+    `now`: what saves something at once, with its rank. Likelihoods compare only causes that were weighed, and only
+    those of one step.
     """
-    (view, first), second = now[0], now[1][1]
+    (_, view, first), (rank, _, second) = now[:2]
     likely, kind = view.likely, first.proposal.kind
     others = [
         (at, total_ns(view, one), likely[one.proposal.kind])
-        for at, (of, one) in enumerate(now[1:], start=2)
+        for at, of, one in now[1:]
         if of is view and {kind, one.proposal.kind} <= likely.keys()
     ]
     at, total, chance = max(others, key=lambda other: other[1], default=(0, 0.0, 1.0))
     if at and total > total_ns(view, first) and chance < likely[kind]:
         return f" Finding {at} may save more, but steps like this one have this cause more often."
     if _tie(first, second):
-        return " Finding 2 may save as much."
+        return f" Finding {rank} may save as much."
     at, _, chance = max(others, key=lambda other: other[2], default=(0, 0.0, 0.0))
     return (
         f" Finding {at} names a cause that steps like this one have more often." if at and chance > likely[kind] else ""
@@ -141,7 +145,7 @@ def _claim(answer: StepAnswer, one: Saver, several: bool) -> Claim:
     later = Later(one.later_ns, _id(scope, *one.after.split(":", 1))) if one.later_ns is not None else None
     return Claim(
         kind=proposal.kind, title=proposal.title + (f" in {answer.name}" if named else ""),
-        sentence=proposal.sentence + _better(one) + _bound_by(answer, one),
+        sentence=proposal.sentence + _beside(answer, one) + _bound_by(answer, one),
         do=proposal.do or do(proposal.kind, answer.view.library),
         wrong_if=proposal.wrong_if, scope=scope,
         confidence=_confidence(answer, one), cells=cells, subject=proposal.about, saves_ns=one.saves_ns,
@@ -150,18 +154,34 @@ def _claim(answer: StepAnswer, one: Saver, several: bool) -> Claim:
     )  # fmt: skip
 
 
+def _of_host(view: View, after: Graph) -> float:
+    """Return the time of the host that a change takes away of a step: calls, waits in them, and work between them."""
+    graph, run = view.graph, view.step.told_run
+    waited = np.maximum(run.c_end - run.c_begin - graph.c_own, 0.0)[graph.c_wait != after.c_wait]
+    return view.of_step(undone_ns(graph, after) + waited.sum())
+
+
+_FURTHER = " The high end allows for the profiler's cost and for fixes that saved more than their replay."
 _HIDDEN = (
     " The profiler's own cost hides how much of this is left without it, perhaps nothing: "
     "a bare time of the step would tell."
 )
 
 
-def _better(one: Saver) -> str:
-    """Return what the high end of a saving takes, where it lies above what the replay of the change says."""
-    if one.proposal.best_ns is None or one.replayed is None or one.later_ns is not None:
+def _beside(answer: StepAnswer, one: Saver) -> str:
+    """Return what a saving holds besides the time that the finding names, as sentences; "" if it holds no more."""
+    proposal, view = one.proposal, answer.view
+    high = max(of.high or 0.0 for of in (one.saves_ns, one.later_ns) if of is not None)
+    if proposal.change is None or high <= proposal.time_ns:
         return ""
-    above = one.proposal.better and one.high > (one.replayed.high or 0.0)
-    return f" The high end also takes {one.proposal.better}." if above else ""
+    host = _of_host(view, proposal.change(view.graph, 1.0))
+    named = max(proposal.time_ns, host) if group(proposal.kind) == "host" else proposal.time_ns + host
+    told = ""
+    if named > NAMED * proposal.time_ns:
+        told = f" Calls, waits and work of the host that go with it take {duration(host)}."
+    if proposal.better and one.later_ns is None and one.high > ((one.replayed or one.saves_frac).high or 0.0):
+        return f"{told} The high end also takes {proposal.better}."
+    return told + (_FURTHER if high > further(proposal.kind) * max(named, proposal.most_ns or 0.0) else "")
 
 
 def _bound_by(answer: StepAnswer, one: Saver) -> str:

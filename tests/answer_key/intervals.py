@@ -77,7 +77,7 @@ def replayed(name: str, program: str, gpu: str) -> dict[str, object] | None:
         "kind": proposal.kind,
         "low": round(low, 4),
         "high": round(high, 4),
-        "most": None if proposal.most_ns is None else round(proposal.most_ns / step_ns, 4),
+        "most": next((round(ns / step_ns, 4) for ns in (proposal.built_ns, proposal.most_ns) if ns is not None), None),
         "best": None if proposal.best_ns is None else round(proposal.best_ns / step_ns, 4),
         "measured": round(known.saving, 4),
     }

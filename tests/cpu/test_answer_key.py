@@ -5,9 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from analysis.formats.report import kinds
+from analysis import api, pipeline
+from analysis.diagnosis.built import further
+from analysis.formats import packed
+from analysis.formats.report import Finding, Report, kinds
 from tests.checkout import loaded
 
 KEY = Path(__file__).resolve().parents[1] / "answer_key"
@@ -42,6 +46,40 @@ def test_captures_are_small_and_name_no_machine(score: Any, tmp_path: Path) -> N
     texts = [path.read_text(encoding="utf-8") for path in tmp_path.rglob("*.csv")]
     assert len(texts) == 4
     assert not any(word in text for text in texts for word in ("/root", "/tmp", "/opt"))
+
+
+def named_ns(sentence: str) -> float:
+    """Return the sum of the times that a sentence names, ns."""
+    units = {"ns": 1.0, "µs": 1e3, "ms": 1e6, "s": 1e9}
+    return sum(
+        float(time.replace(",", "")) * units[unit] for time, unit in re.findall(r"([\d.,]+) (ns|µs|ms|s)\b", sentence)
+    )
+
+
+def saves_more_than_it_names(finding: Finding) -> bool:
+    """Return whether a finding on a step saves more than measured fixes of what its sentence names, and does not say so."""
+    ends = [one.high for one in (finding.saves_ns, finding.later and finding.later.saves_ns) if one and one.high]
+    if (
+        not ends
+        or finding.scope == "program"
+        or kinds()[finding.kind]["part"] == "clean"
+        or finding.kind.endswith("_roof")
+    ):
+        return False
+    return max(ends) > 1.01 * further(finding.kind) * named_ns(finding.sentence) and "high end" not in finding.sentence
+
+
+@pytest.mark.slow
+def test_no_finding_saves_more_than_its_sentence_names(score: Any, tmp_path: Path) -> None:
+    folders = [score.unpack("tuned", *place, tmp_path) for place in score.captured("tuned", "", "")]
+    reports = {
+        str(path): pipeline.analyse(one, api.declared(one)).report for path in folders for one in [api.load(path)]
+    }
+    written = KEY.parents[1].glob("reports/*/report.json*")
+    reports |= {str(path): msgspec.json.decode(packed.read_bytes(path), type=Report) for path in written}
+    told = [(name, one) for name, report in reports.items() for one in report.findings]
+    assert len(told) > 100
+    assert [(name, one.title, one.sentence) for name, one in told if saves_more_than_it_names(one)] == []
 
 
 def test_saving_is_the_median_of_rounds_and_a_wide_interval_does_not_count(score: Any) -> None:

@@ -162,6 +162,7 @@ def test_a_slow_link_is_named_with_its_channels(tmp_path: Path) -> None:
     assert first.proposal.kind == "slow_link"
     assert "take 4.81 ms on rank" in first.proposal.sentence
     assert "channel" not in first.proposal.sentence  # 24 are not few
+    assert (first.saves_ns.high or 0) <= 8 * 601_000  # no more than they take
     left = 25_000 + 4_194_304 * 1.5 / 0.6 / 450  # ns: what its NVLink needs for 4 MB on four ranks
     assert first.proposal.time_ns == pytest.approx(8 * (600_000 - left), rel=0.01)
     assert "slow_link" not in {
@@ -254,7 +255,9 @@ def test_small_collectives_that_a_layer_needs_at_once_cannot_be_merged(tmp_path:
 
 def test_collectives_beside_each_other_share_the_link() -> None:
     start, duration = np.array([0, 50, 200]), np.array([100.0, 100.0, 10.0])
-    graph: Any = SimpleNamespace(o_start=start, o_end=start + duration, o_stream=np.array([0, 1, 0]))
+    graph: Any = SimpleNamespace(
+        o_start=start, o_duration=duration, o_end=start + duration, o_stream=np.array([0, 1, 0])
+    )
     shared = _of_others(graph, np.ones(3, bool), np.zeros(2, np.int64))
     assert shared.tolist() == [50, 50, 0]
     assert not _of_others(graph, np.array([True, False, True]), np.zeros(2, np.int64)).any()

@@ -72,8 +72,9 @@ def test_a_doubt_compares_weighed_causes_of_one_step(
 ) -> None:
     monkeypatch.setattr(View, "likely", likely)
     view = on_step()
-    assert step_findings._doubt([(view, first), (view, second)]).strip() == said
-    assert step_findings._doubt([(view, first), (on_step(), second)]) == ""  # of another step
+    assert step_findings._doubt([(1, view, first), (2, view, second)]).strip() == said
+    assert step_findings._doubt([(1, view, first), (3, view, second)]).strip() == said.replace("2", "3")
+    assert step_findings._doubt([(1, view, first), (2, on_step(), second)]) == ""  # of another step
 
 
 # What a step is
@@ -145,7 +146,7 @@ def test_the_start_up_has_three_parts_and_ends_with_the_first_step() -> None:
 # Its findings
 
 
-def test_changes_of_all_steps_are_ordered_and_later_ones_come_last() -> None:
+def test_changes_of_all_steps_are_ordered_and_later_ones_come_behind_what_opens_them() -> None:
     first = told(saver("sync", 0.1, 0.1), saver("fuse", after="sync:x", later_ns=Saving(1.0, 2.0)), name="a")
     second = told(saver("layout", 0.2, 0.2), saver("allocation", 0.05, 0.05), name="b")
     found = claims([first, second])
@@ -153,6 +154,15 @@ def test_changes_of_all_steps_are_ordered_and_later_ones_come_last() -> None:
     assert [one.title for one in found] == ["Layout in b", "Sync in a", "Allocation in b", "Fuse in a"]
     assert found[3].later is not None
     assert found[3].later.after == found[1].id == "sync · step a · x"
+    large = saver("fuse", after="allocation:x", later_ns=Saving(900.0, 1000.0))
+    more = replace(second, savers=(*second.savers, large))
+    assert [one.title for one in claims([first, more])] == [
+        "Layout in b",
+        "Sync in a",
+        "Allocation in b",
+        "Fuse in b",
+        "Fuse in a",
+    ]
     spelt = claims([told(saver(about="a::b"), saver("fuse", after="sync:a::b", later_ns=Saving(1.0, 2.0)))])
     assert spelt[1].later is not None
     assert spelt[1].later.after == spelt[0].id

@@ -490,6 +490,15 @@ def test_small_kernels_in_a_row_could_run_beside_each_other(fill: float, kind: s
         assert change(base, 0.0).o_duration.sum() == pytest.approx(20_000 + 60_000 / 4)
 
 
+@pytest.mark.parametrize(("apart", "kind"), [(9_999, "small_grid"), (10_000, "serial_streams")])
+def test_kernels_of_two_streams_that_run_at_once_are_not_serial(apart: int, kind: str) -> None:
+    ops = [{"name": f"b{at}", "ns": 20_000.0, "fill": 0.2, "stream": at % 2} for at in range(4)]
+    base = graph([{}] * 4, ops)
+    base = replace(base, o_start=np.array([0, apart, 100_000, 100_000 + apart]))
+    assert list(found(kernels.propose, view(base))) == [kind]
+    assert list(found(kernels.propose, view(replace(base, stream_pid=np.array([1, 2]))))) == ["serial_streams"]
+
+
 # Tables of kernels and chains
 
 
@@ -649,7 +658,7 @@ def test_exposed_communication_is_told_of_the_rank_with_most_of_it() -> None:
     base = graph(calls_, ops, seq_pid=np.array([1, 2]), stream_pid=np.array([1, 2]))
     base = replace(base, o_start=np.array([0, 300_000, 0, 300_000]))
     told = found(ranks.propose, view(base))["exposed_communication"]
-    assert (told.count, told.time_ns) == (1, 50_000)
+    assert (told.count, told.time_ns, told.most_ns) == (1, 50_000, 50_000)
     assert "takes 50 µs on rank 0; no kernel computes meanwhile." in told.sentence
     assert "How much of it waits for another rank is not known. At most 50 µs fits beside kernels" in told.sentence
 

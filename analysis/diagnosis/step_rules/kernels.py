@@ -10,11 +10,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from analysis.diagnosis.chains import planned
+from analysis.diagnosis.chains import Chain, planned
 from analysis.diagnosis.step_rules.launches import jitted
 from analysis.diagnosis.step_rules.view import FEW, Proposal, View, of_each
 from analysis.diagnosis.vocabulary import begun, do
-from analysis.formats import symbols
+from analysis.formats import intervals, symbols
 from analysis.formats.words import count_of, duration, share
 from analysis.fusion.opmap import ELEMENTWISE, MATRIX, kind_of_kernel
 from analysis.fusion.plan import spelled_out
@@ -237,7 +237,7 @@ def _layout(view: View, others: Bools) -> Iterator[Proposal]:
 
 def _fuse(view: View, casts: Bools, autocast: Bools) -> Iterator[Proposal]:
     runs = pointwise_runs(view, autocast)
-    for chain in planned(view, view.inside(pointwise_runs(view))):  # what a chain of the plan has is fused there
+    for chain in view.asked(planned_chains):  # what a chain of the plan has is fused there
         runs = [rows for rows in runs if not chain.inside[rows].any()]
     inside = view.inside(runs)
     time = view.time(inside)
@@ -335,6 +335,11 @@ def pointwise_runs(view: View, more: Bools | None = None) -> list[np.ndarray]:
     return [rows for rows in runs if not _compiled_loop(view.names[rows])]
 
 
+def planned_chains(view: View) -> list[Chain]:
+    """Return the chains of the plan that are no mere rows of kernels that work element by element."""
+    return planned(view, view.inside(pointwise_runs(view)))
+
+
 def _compiled_loop(names: np.ndarray) -> bool:
     """Return whether kernels of XLA repeat ROUNDS times: a compiled loop, of which each round needs the one before."""
     if not all(_XLA_LOOP.match(name) or _XLA_OP.match(name) for name in names):
@@ -363,6 +368,19 @@ def _pointwise(name: str) -> bool:
     )
 
 
+def _accompanied(view: View) -> Bools:
+    """Return which kernels run beside kernels of another stream of their GPU for most of their time."""
+    graph, found = view.graph, np.zeros(len(view.names), bool)
+    places = changes.places(graph)[graph.o_stream]
+    took = graph.o_duration.astype(np.int64)
+    for stream in np.unique(graph.o_stream[view.kernels]):
+        own = view.kernels & (graph.o_stream == stream)
+        others = view.kernels & (graph.o_stream != stream) & (places == places[own][0])
+        spans = intervals.union(graph.o_start[others], took[others])
+        found[own] = intervals.covered(graph.o_start[own], graph.o_start[own] + took[own], spans) > took[own] / 2
+    return found
+
+
 def _small_grids(view: View) -> Iterator[Proposal]:
     graph = view.graph
     grids = view.capture.gpu_ops["grid"].astype(object).to_numpy(object)[graph.o_row]
@@ -373,7 +391,7 @@ def _small_grids(view: View) -> Iterator[Proposal]:
     time = view.time(few)
     if view.share(time) < LEAST:
         return
-    turns = [rows for rows in changes.neighbours(graph, few) if graph.o_fill[rows].sum() <= 1]
+    turns = [rows for rows in changes.neighbours(graph, few & ~_accompanied(view)) if graph.o_fill[rows].sum() <= 1]
     count = view.of_step(np.count_nonzero(few))
     name = symbols.short(view.most(few))
     longest = view.of_step(sum(graph.o_duration[rows].max() for rows in turns))

@@ -62,7 +62,7 @@ def propose(view: View) -> Iterator[Proposal]:
         after=after,
         what_if="--graph '.*'",
         wrong_if="the shapes or the order of the launches change from step to step",
-        most_ns=max(calls - works, 0.0) if waits else None,
+        built_ns=max(calls - works, 0.0) if waits else None,
         best_ns=_batched_ns(view) if idle and not waits else None,
         better="fewer, larger kernels",
     )

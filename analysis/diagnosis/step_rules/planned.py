@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from analysis.diagnosis.chains import planned
-from analysis.diagnosis.step_rules.kernels import pointwise_runs
+from analysis.diagnosis.step_rules.kernels import planned_chains
 from analysis.diagnosis.step_rules.view import Proposal, View
 from analysis.formats.words import count_of, duration
 from analysis.replay import changes
@@ -17,7 +16,7 @@ SLOWER = 1.6  # times the bound: of built kernels, few take longer
 
 def propose(view: View) -> Iterator[Proposal]:
     """Propose one kernel for each chain of the plan."""
-    for chain in planned(view, view.inside(pointwise_runs(view))):
+    for chain in view.asked(planned_chains):
         row, time = chain.row, view.time(chain.inside)
         factor = min(float(row["bound_time_ns"]) / max(float(row["now_time_ns"]), 1.0), 1.0)
 

@@ -98,13 +98,14 @@ def _exposed(view: View, talks: Bools, places: IntArray) -> Iterator[Proposal]:
     waited = f" {duration(waiting)} of it waits for another rank." if waiting >= LEAST * view.step.told_ns else ""
     if len(found) > 1 and starts_of(view, places).empty:
         waited = " How much of it waits for another rank is not known."
+    fits = min(bare - waiting, room)
     during = "meanwhile" if duration(bare) == duration(time) else f"during {duration(bare)} of that"
     yield Proposal(
         kind="exposed_communication", about="collectives", title="Communicate beside the kernels",
         sentence=f"{count_of(count, 'collective a step takes', 'collectives a step take')} "
         f"{duration(time)} on {name}; no kernel computes {during}.{waited} At most "
-        f"{duration(min(bare - waiting, room))} fits beside kernels that compute while nothing communicates.",
-        change=beside, count=count, time_ns=time,
+        f"{duration(fits)} fits beside kernels that compute while nothing communicates.",
+        change=beside, count=count, time_ns=time, most_ns=fits,
         wrong_if="the kernels that follow need all results at once",
     )  # fmt: skip
 
@@ -136,7 +137,7 @@ def _small(view: View, talks: Bools, places: IntArray) -> Iterator[Proposal]:
     name = place_name(view, places, most)
 
     def bucket(base: Graph, share: float) -> Graph:
-        return changes.bucket(base, small, MANY, share)
+        return changes.bucket(base, small, MANY if share < 0.5 else MANY**2, share)  # buckets of 25 MB hold as many
 
     yield Proposal(
         kind="exposed_communication", about="small collectives", title="Send fewer, larger collectives",

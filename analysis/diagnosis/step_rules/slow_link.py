@@ -36,7 +36,7 @@ def propose(view: View) -> Iterator[Proposal]:
     grids = view.capture.gpu_ops["grid"].iloc[graph.o_row[mine]].astype(str)
     channels = sorted({int(grid.partition("x")[0]) for grid in grids if grid.partition("x")[0].isdigit()})
     few = f" They run with {count_of(channels[-1], 'channel')}." if channels and channels[-1] <= FEW else ""
-    name = place_name(view, places, most)
+    name, takes = place_name(view, places, most), view.of_rank(alone[mine].sum())
 
     def sound(base: Graph, share: float) -> Graph:
         return changes.scale(base, slow, left)
@@ -44,9 +44,9 @@ def propose(view: View) -> Iterator[Proposal]:
     yield Proposal(
         kind="slow_link", about="links between GPUs", title="Use the whole link between the GPUs",
         sentence=f"{count_of(count, 'collective a step takes', 'collectives a step take')} "
-        f"{duration(view.of_rank(alone[mine].sum()))} on {name} without waiting; their bytes need "
+        f"{duration(takes)} on {name} without waiting; their bytes need "
         f"{duration(view.of_rank(expected[mine].sum()))} over a sound link.{few}",
-        change=sound, count=count, time_ns=view.of_rank(lost[most]),
+        change=sound, count=count, time_ns=view.of_rank(lost[most]), most_ns=takes,
         wrong_if="the GPUs are connected by less than the NVLink of their datasheet",
     )  # fmt: skip
 
@@ -56,10 +56,7 @@ def _of_others(graph: Graph, talks: Bools, places: IntArray) -> Floats:
     found = np.zeros(len(talks))
     for one in np.unique(places[graph.o_stream[talks]]):
         rows = np.flatnonzero(talks & (places[graph.o_stream] == one))
-        begin, end = graph.o_start[rows], graph.o_end[rows].astype(np.int64)
-        both = np.concatenate([begin, end])
-        order = np.argsort(both, kind="stable")
-        running = np.cumsum(np.repeat([1, -1], len(rows))[order])[:-1]
-        several = intervals.union(both[order][:-1][running > 1], np.diff(both[order])[running > 1])
-        found[rows] = intervals.covered(begin, end, several)
+        begin, end = intervals.in_order(graph.o_start[rows], graph.o_duration[rows].astype(np.int64))
+        several = intervals.union(begin[1:], np.minimum(end[1:], np.maximum.accumulate(end)[:-1]) - begin[1:])
+        found[rows] = intervals.covered(graph.o_start[rows], graph.o_end[rows].astype(np.int64), several)
     return found

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, SupportsFloat, TypeAlias
+from typing import Any, SupportsFloat, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,7 @@ from analysis.replay.spans import WHOLE_RUN
 from analysis.replay.steady import Steady
 
 Change = Callable[[Graph, float], Graph]
+Told = TypeVar("Told")
 Paths: TypeAlias = npt.NDArray[np.object_] | pd.Categorical
 
 LOADS = re.compile(r"cu(da)?(Module(Load|Get)|LibraryLoad|LibraryGet|Link)|nvrtc")
@@ -53,8 +54,9 @@ class Proposal:
     `after`: kinds of other changes, separated by |, without which this one cannot be made. `what_if`: arguments of
     what_if.py that replay about the same. `do`: what to do, if it is not what advice.toml says of the kind. `lossy`:
     the results change, so only the user can say whether it may be done. `placed`: the title names a range. `most_ns`:
-    more than that it cannot save, however it is built. `best_ns`: what it saves if it is built better than `change`,
-    `better` says how. `cause` tells causes of one kind apart.
+    more than that it cannot save, such as what its operations take. `built_ns`: more than that, or than its replay, it
+    does not save as it is built. `best_ns`: what it saves if it is built better than `change`, `better` says how.
+    `cause` tells causes of one kind apart.
     `needed`: most programs need what it leaves out, so it saves at most what its replay says.
     """
 
@@ -76,6 +78,7 @@ class Proposal:
     lossy: bool = False
     placed: bool = False
     most_ns: float | None = None
+    built_ns: float | None = None
     best_ns: float | None = None
     better: str = ""
     cause: str = ""
@@ -129,6 +132,17 @@ class View:
     @property
     def graph(self) -> Graph:
         return self.step.told
+
+    @cached_property
+    def _known(self) -> dict[Callable[["View"], Any], Any]:
+        return {}
+
+    def asked(self, told: Callable[["View"], Told]) -> Told:
+        """Return what `told` says of the step, asked once."""
+        if told not in self._known:
+            self._known[told] = told(self)
+        found: Told = self._known[told]
+        return found
 
     def inside(self, runs: Sequence[npt.NDArray[np.int64]]) -> Bools:
         """Return which operations these runs have."""
