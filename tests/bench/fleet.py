@@ -1,7 +1,8 @@
 """Time fleet.py on many captures with 1 and more workers: a tenth of them ten times, a hundredth a hundred times as large.
 
 `python -m tests.bench.fleet` makes the captures below --folder, reads them with each number of workers into a store of its
-own, and writes seconds, memory and speed-up to build/fleet.csv. It asks for no GPU.
+own, and writes seconds, memory and speed-up to build/fleet.csv. read_s: what the workers need for all captures together,
+without their start and the merge. It asks for no GPU.
 """
 
 import argparse
@@ -44,7 +45,7 @@ class _Memory(threading.Thread):
         self.peak_mb, self.stopped = 0.0, threading.Event()
 
     def run(self) -> None:
-        while not self.stopped.wait(0.1):
+        while not self.stopped.wait(0.25):
             for child in psutil.Process().children(recursive=True):
                 try:
                     self.peak_mb = max(self.peak_mb, child.memory_info().rss / 1e6)
@@ -54,6 +55,7 @@ class _Memory(threading.Thread):
 
 def measure(folder: Path, workers: int) -> dict[str, float]:
     """Return the seconds and memory of one run with a new store."""
+    from analysis.store import parts
     from analysis.store.gather import fleet
 
     memory = _Memory()
@@ -65,10 +67,11 @@ def measure(folder: Path, workers: int) -> dict[str, float]:
         begun = time.perf_counter()
         fleet([folder], Path(store) / "store", n_workers=workers)
         again = time.perf_counter() - begun
+        read = sum(parts.table_of(Path(store) / "store", "captures")["read_s"].to_pylist())
     memory.stopped.set()
     return {
         "workers": workers, "captures": counts.read, "failed": counts.failed, "seconds": round(seconds, 2),
-        "again_s": round(again, 2), "worker_peak_mb": round(memory.peak_mb),
+        "read_s": round(read, 1), "again_s": round(again, 2), "worker_peak_mb": round(memory.peak_mb),
     }  # fmt: skip
 
 
