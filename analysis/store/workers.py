@@ -39,7 +39,10 @@ class _Child:
             settings.key,
         ]
         path = os.pathsep.join([settings.tree, *filter(None, [os.environ.get("PYTHONPATH")])])
-        one = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # the other captures have the other cores
+        one = {
+            "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",  # the other captures have the other cores
+            "MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(128 << 20),  # the next one uses it
+        }  # fmt: skip
         self.process = subprocess.Popen(
             command, env=os.environ | one | {"PYTHONPATH": path}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL, encoding="utf-8",
