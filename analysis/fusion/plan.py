@@ -17,9 +17,9 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from itertools import accumulate, groupby
 from itertools import chain as joined
-from itertools import groupby
 
 import numpy as np
 import pandas as pd
@@ -177,6 +177,14 @@ class Work:
     def __len__(self) -> int:
         return len(self.path)
 
+    @cached_property
+    def dram_bytes(self) -> np.ndarray:
+        return np.asarray(self.dram_read_bytes + self.dram_write_bytes)
+
+    @cached_property
+    def l2_bytes(self) -> np.ndarray:
+        return np.asarray(self.l2_read_bytes + self.l2_write_bytes)
+
     def rows_of(self, keys: Sequence[object]) -> dict[object, list[int]]:
         """Return the key -> its rows in launch order; `keys` has one key a row."""
         found: dict[object, list[int]] = defaultdict(list)
@@ -257,6 +265,7 @@ def _bytes(value: float) -> str:
     return f"{value / unit:,.4g} {name}"
 
 
+@lru_cache(4096)
 def step_of(path: str) -> str:
     """Return the path up to its step (a range with the name of a step); '' outside of steps."""
     parts = path.split("/")
@@ -829,14 +838,16 @@ def from_kernels(work: Work, covered: set[tuple[str, int]]) -> list[Candidate]:
     found: list[Candidate] = []
     run: list[int] = []
 
-    def together(row: int, other: int) -> bool:
-        a, b = work.path[row], work.path[other]
-        near = a == b or (step[a] == step[b] and scope_of([a, b]) != "neighbouring ranges")
-        return other == row + 1 and bool(work.place[row] == work.place[other]) and near
+    paths, places, calls = work.path.tolist(), work.place.tolist(), work.call.tolist()
 
-    for place in np.flatnonzero(usable):
-        row = int(place)
-        if (work.path[row], int(work.call[row])) in covered:
+    def together(row: int, other: int) -> bool:
+        a, b = paths[row], paths[other]
+        if other != row + 1 or places[row] != places[other]:
+            return False
+        return a == b or (step[a] == step[b] and scope_of([a, b]) != "neighbouring ranges")
+
+    for row in np.flatnonzero(usable).tolist():
+        if (paths[row], calls[row]) in covered:
             continue
         if run and not together(run[-1], row):
             found += _split_run(run, work, a_thread)
@@ -873,20 +884,28 @@ def _split_run(run: list[int], work: Work, a_thread: Mapping[str, int]) -> list[
     """Return the known patterns of a run, and the rest between them."""
     if len(run) < 2:
         return []
-    words = [f"{work.label[row]} " for row in run]
-    starts = np.cumsum([0, *map(len, words)]).tolist()
-    text, found, at, left = "".join(words), [], 0, 0
-    while at < len(run):
+    found, left = [], 0
+    for at, end, remain in _known_parts(tuple(work.label[run])):
+        found += _unknown_run(run[left:at], work)
+        found.append(_known_run(run[at:end], work, a_thread, *remain))
+        left = end
+    return [*found, *_unknown_run(run[left:], work)]
+
+
+@lru_cache(256)
+def _known_parts(labels: tuple[str, ...]) -> list[tuple[int, int, tuple[list[int], list[int]]]]:
+    """Return where the known patterns of a run begin and end, and what remains of each; layers repeat their runs."""
+    words = [f"{label} " for label in labels]
+    starts, text = [0, *accumulate(map(len, words))], "".join(words)
+    found, at = [], 0
+    while at < len(labels):
         matches = [(pattern.match(text, starts[at]), remain) for pattern, remain in _KNOWN_RUNS]
         best = max(((m.end(), remain) for m, remain in matches if m), default=None, key=lambda item: item[0])
-        if best is None:
-            at += 1
-            continue
-        found += _unknown_run(run[left:at], work)
-        end = starts.index(best[0])
-        found.append(_known_run(run[at:end], work, a_thread, *best[1]))
-        at = left = end
-    return [*found, *_unknown_run(run[left:], work)]
+        end = at + 1 if best is None else starts.index(best[0])
+        if best is not None:
+            found.append((at, end, best[1]))
+        at = end
+    return found
 
 
 def _kernel_candidate(run: Sequence[int], work: Work, **values: object) -> Candidate:
@@ -956,7 +975,8 @@ def plan(facts: Facts) -> Plan | None:
     gpu_ops, ranges = place_graphs(gpu_ops, ranges)
     if len(gpu_ops):  # the plan of a longer capture covers its first part
         ranges = ranges[ranges["start_ns"] <= order[first[-1]]]
-    gpu_ops, measured = by_process(gpu_ops, facts.measured.head(int((gpu_ops["kind"] == "kernel").sum())))
+    measured = facts.measured[[name for name in MOVED if name in facts.measured]]
+    gpu_ops, measured = by_process(gpu_ops, measured.head(int((gpu_ops["kind"] == "kernel").sum())))
     work = prepare_work(gpu_ops, ranges, measured)
     machine = measure_machine(gpu_ops, facts.roofs, facts.l2_bytes)
     nodes = [] if dataflow is None else read_nodes(dataflow)
@@ -987,8 +1007,7 @@ def evaluate(candidate: Candidate, work: Work, machine: Machine) -> dict[str, ob
     if candidate.rows:
         rows = list(candidate.rows)
         time = float(work.duration_ns[rows].sum())
-        dram = float((work.dram_read_bytes[rows] + work.dram_write_bytes[rows]).sum())
-        l2 = float((work.l2_read_bytes[rows] + work.l2_write_bytes[rows]).sum())
+        dram, l2 = float(work.dram_bytes[rows].sum()), float(work.l2_bytes[rows].sum())
     if not candidate.epilogue:
         beyond = after >= FAR_BEYOND_L2 * machine.l2_bytes
         measured, how = (dram, "DRAM (ncu)") if beyond else (l2, "L2 (ncu)")
@@ -1090,10 +1109,10 @@ def build_fusion(facts: Facts) -> pd.DataFrame | None:
     key = ["pattern", "step", "range", "scope", "kernels", "certain"]
     summed = ["occurrences", "launches", "after_bytes", "now_time_ns", "bound_time_ns", "gain_ns"]
     groups = frame.groupby(key, sort=False)
-    table = groups[summed].agg(lambda values: values.sum(skipna=False))
+    table = groups[summed].sum(skipna=False)
     table["evidence"] = groups["evidence"].agg(lambda notes: "; ".join(dict.fromkeys(joined.from_iterable(notes))))
     # a row uses one source of bytes: if one occurrence lacks counters, all take their bytes from shapes
-    bytes_ = groups[["modelled", "measured"]].agg(lambda values: values.sum(skipna=False))
+    bytes_ = groups[["modelled", "measured"]].sum(skipna=False)
     by = groups["measured_by"].first()
     table["now_bytes"] = bytes_["measured"].fillna(bytes_["modelled"])
     table["now_from"] = by.where(bytes_["measured"].notna(), "shapes").where(table["now_bytes"].notna(), "")

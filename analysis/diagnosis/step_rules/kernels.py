@@ -303,11 +303,14 @@ def one_kernel_of_each(base: Graph, runs: list[np.ndarray], share: float) -> Gra
     worst each also reads another operand: of 3 n tensors that they move, n + 2 are left.
     """
     duration, others = base.o_duration.copy(), np.zeros(len(base.o_start), bool)
-    for rows in runs:
-        whole, longest = float(duration[rows].sum()), float(duration[rows].max())
-        worst = max(longest, whole * (len(rows) + 2) / (3 * len(rows)))
-        duration[rows[0]] = share * longest + (1 - share) * worst
-        others[rows[1:]] = True
+    if runs:
+        every, count = np.concatenate(runs), np.array([len(rows) for rows in runs])
+        first = np.cumsum(count) - count
+        whole, longest = (one.reduceat(duration[every], first) for one in (np.add, np.maximum))
+        worst = np.maximum(longest, whole * (count + 2) / (3 * count))
+        others[every] = True
+        others[every[first]] = False
+        duration[every[first]] = share * longest + (1 - share) * worst
     return changes.drop(replace(base, o_duration=duration), others, share=share)
 
 
