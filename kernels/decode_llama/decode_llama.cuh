@@ -1,0 +1,828 @@
+// A decode step of a model of Llama's family, in one launch for many tokens. A generated source defines the shape:
+// MODEL_HIDDEN, _LAYERS, _HEADS, _KV_HEADS, _SIZE (of a head), _INNER, _VOCABULARY, _BATCH, _QK_NORM, _BLOCKS, _SLOT_UNITS, _LEAST_ROWS.
+//
+// A layer has five phases: q k v; attention; its projection; the MLP's gate and up; its down projection. A block has some
+// tiles of 8 rows of every matrix, and each warp a slice of their columns. Each warp copies its weights into slots of its
+// own in the order of their use (plan.py), and asks for the next ones as soon as a slot is free: copies run ahead of the
+// exchanges between blocks.
+// An exchanged value is a word with the tag of its round. A reader loads the word until it has the expected tag. A block
+// writes a word again only after every reader has published what it computed from the word, so no word is lost.
+#pragma once
+
+#include "decode_llama.h"
+#ifdef MODEL_SIMULATED
+#include "machine_on_cpu.h"
+#else
+#include "../decode/machine.cuh"
+#endif
+
+#ifndef MODEL_SIMULATED
+#define HOST_DEVICE __host__ __device__
+DEVICE float reciprocal_root(float x) { return rsqrtf(x); }
+DEVICE void fence() { __threadfence(); }
+DEVICE Packet load_through_l2(const uint16_t* from) {  // what other blocks may have written since this one read it
+  const uint4 four = __ldcg(reinterpret_cast<const uint4*>(from));
+  return {{four.x, four.y, four.z, four.w}};
+}
+DEVICE uint64_t other_lane(uint64_t value, int mask) { return __shfl_xor_sync(0xffffffffu, value, mask); }
+#endif
+
+namespace model {
+constexpr int HIDDEN = MODEL_HIDDEN, LAYERS = MODEL_LAYERS, HEADS = MODEL_HEADS, KV_HEADS = MODEL_KV_HEADS;
+constexpr int SIZE = MODEL_SIZE, INNER = MODEL_INNER, VOCABULARY = MODEL_VOCABULARY, BATCH = MODEL_BATCH;
+constexpr int BLOCKS = MODEL_BLOCKS, SLOT_UNITS = MODEL_SLOT_UNITS;
+constexpr bool QK_NORM = MODEL_QK_NORM;
+
+constexpr int WARPS = 8, THREADS = 32 * WARPS;
+constexpr int TILE_ROWS = 8, UNIT_COLUMNS = 32, UNIT_BYTES = 2 * TILE_ROWS * UNIT_COLUMNS, UNIT_PACKETS = UNIT_BYTES / 16;
+constexpr int SLOT_BYTES = SLOT_UNITS * UNIT_BYTES;
+constexpr int SHARING = HEADS / KV_HEADS;  // query heads that share a key head
+constexpr int ATTENDED = HEADS * SIZE, QKV_ROWS = ATTENDED + 2 * KV_HEADS * SIZE, HALF = SIZE / 2;
+constexpr int VECTORS = 2 * HIDDEN + 2 * SIZE;  // elements of a layer's norms
+constexpr int GROUP = BATCH < 16 ? 16 / BATCH : 1, OUTPUTS = GROUP * TILE_ROWS * BATCH;  // tiles whose sums are added at once
+constexpr int LANES = SIZE / 8, ROWS = 32 / LANES, GROUPS = WARPS * ROWS;  // lanes of a cached row, rows of a warp, of a block
+constexpr int AHEAD = SHARING < 4 ? 4 : SHARING < 8 ? 2 : 1;  // cached rows that a lane loads at once
+constexpr int LEAST_ROWS = MODEL_LEAST_ROWS;  // cached rows of a block at least
+constexpr int PART = SIZE + 2;   // a block's part of a head: sums, the largest score, the sum of powers
+constexpr int MERGED = 8;        // parts that a thread loads at once
+
+HOST_DEVICE constexpr int most_of(int a, int b) { return a > b ? a : b; }
+HOST_DEVICE constexpr int least_of(int a, int b) { return a < b ? a : b; }
+constexpr int rounded(int bytes) { return (bytes + 127) / 128 * 128; }
+
+// Words of the exchange, by what they hold.
+constexpr int64_t QKV_AT = 0, ATTENDED_AT = QKV_AT + BATCH * QKV_ROWS;
+constexpr int64_t MIDDLE_AT = ATTENDED_AT + BATCH * ATTENDED / 2, X_AT = MIDDLE_AT + BATCH * HIDDEN;
+constexpr int64_t INNER_AT = X_AT + BATCH * HIDDEN, PARTS_AT = INNER_AT + BATCH * INNER / 2;
+constexpr int64_t BEST_AT = PARTS_AT + BLOCKS * SHARING * PART, WORDS = BEST_AT + 4 * BLOCKS * BATCH;
+
+// Shared memory.
+constexpr int SHARED_LIMIT = 232448 - 1024;
+constexpr int X_BYTES = rounded(2 * BATCH * most_of(most_of(HIDDEN, ATTENDED), INNER));
+constexpr int SUMS = WARPS * OUTPUTS;
+constexpr int SUMS_BYTES = rounded(4 * most_of(2 * SUMS, WARPS * SHARING * PART));
+constexpr int QUERY_BYTES = rounded(4 * SHARING * SIZE + 4 * SIZE);
+constexpr int OWN_TILES = 2 + HIDDEN / TILE_ROWS / BLOCKS;
+constexpr int OWN_BYTES = rounded(4 * OWN_TILES * TILE_ROWS * BATCH);
+constexpr int SMALL_BYTES = rounded(4 * WARPS * BATCH + 8 * WARPS * BATCH + 8 * BATCH);
+constexpr int X_PLACE = 0, SUMS_PLACE = X_BYTES, QUERY_PLACE = SUMS_PLACE + SUMS_BYTES;
+constexpr int OWN_PLACE = QUERY_PLACE + QUERY_BYTES, SMALL_PLACE = OWN_PLACE + OWN_BYTES;
+constexpr int BARRIERS_PLACE = SMALL_PLACE + SMALL_BYTES;
+constexpr int MOST_SLOTS = 16;
+constexpr int RING_PLACE = BARRIERS_PLACE + rounded(8 * WARPS * MOST_SLOTS);
+constexpr int SLOTS = least_of(MOST_SLOTS, (SHARED_LIMIT - RING_PLACE) / (WARPS * SLOT_BYTES));
+constexpr int SHARED_BYTES = RING_PLACE + SLOTS * WARPS * SLOT_BYTES;
+
+static_assert(HIDDEN % UNIT_COLUMNS == 0 && ATTENDED % UNIT_COLUMNS == 0 && INNER % UNIT_COLUMNS == 0, "units of 32 columns");
+static_assert(HEADS % KV_HEADS == 0, "each key head has as many query heads");
+static_assert(SIZE == 32 || SIZE == 64 || SIZE == 128 || SIZE == 256, "lanes share a cached row");
+static_assert(BATCH >= 1 && BATCH <= 8, "a tensor product has 8 rows for the sequences");
+static_assert(SLOTS >= 2, "a warp needs two slots");
+
+// Stamps of a layer: when its inputs had come, and when it had published, phase by phase; then of the head.
+constexpr int LAYER_STAMPS = 10, STAMPS = 1 + LAYERS * LAYER_STAMPS + 3;
+
+enum Phase { QKV, ATTENTION, MERGE, PROJECTION, GATE_UP, DOWN, HEAD, TOKEN, NOT_A_NUMBER = 13, NO_ROOM = 14 };
+
+DEVICE float low(uint32_t pair) { return as_float(pair << 16); }
+DEVICE float high(uint32_t pair) { return as_float(pair & 0xffff0000u); }
+
+// Ends a wait that takes too long. The first thread to give up writes to `control` where it waited; then all give up.
+struct Watch {
+  uint32_t* control;
+  uint64_t patience, since = 0;
+  uint32_t looks = 0;
+  bool dead = false;
+
+  // Call it after each load without the expected tag. Returns false once it is time to give up.
+  DEVICE bool patient(Phase phase, int layer) {
+    spin();
+    if (dead) return false;
+    if (++looks % 64 != 0) return true;
+    if (load_flag(control + 1)) return give_up();
+    const uint64_t now = now_ns();
+    if (!since) since = now;
+    if (now - since < patience) return true;
+    if (claim_flag(control + 1, 1u + phase + 16u * layer)) control[2] = block_index();
+    return give_up();
+  }
+  DEVICE bool give_up() {
+    dead = true;
+    return false;
+  }
+  DEVICE void reset() { looks = 0, since = 0; }
+};
+
+DEVICE bool due(uint64_t word, uint32_t tag) { return static_cast<uint32_t>(word >> 32) == tag; }
+DEVICE uint64_t tagged(uint32_t tag, uint32_t bits) { return static_cast<uint64_t>(tag) << 32 | bits; }
+DEVICE float float_of(uint64_t word) { return as_float(static_cast<uint32_t>(word)); }
+
+DEVICE bool due(const TwoWords& two, uint32_t tag) { return due(two.word[0], tag) && due(two.word[1], tag); }
+DEVICE void load_again(uint64_t& word, const uint64_t* at) { word = load_word(at); }
+DEVICE void load_again(TwoWords& two, const uint64_t* at) { two = load_words(at); }
+
+// Loads words, or pairs of words, until all have the tag. `at(i)` is the place of number i, or null.
+template <class Loaded, int N, class At>
+DEVICE void take(Loaded (&loaded)[N], At at, uint32_t tag, Watch& watch, Phase phase, int layer) {
+  watch.reset();
+  uint32_t missing = 0;
+  UNROLL
+  for (int i = 0; i < N; ++i)
+    if (at(i)) load_again(loaded[i], at(i)), missing |= 1u << i;
+  while (true) {
+    UNROLL
+    for (int i = 0; i < N; ++i)
+      if (missing >> i & 1 && due(loaded[i], tag)) missing &= ~(1u << i);
+    if (!missing || !watch.patient(phase, layer)) return;
+    UNROLL
+    for (int i = 0; i < N; ++i)
+      if (missing >> i & 1) load_again(loaded[i], at(i));
+  }
+}
+
+// The part [begin, end) of `count` tiles that block `index` of `blocks` has.
+struct Part {
+  int begin, end;
+  DEVICE Part(int count, int index, int blocks)
+      : begin(static_cast<int>(int64_t{count} * index / blocks)),
+        end(static_cast<int>(int64_t{count} * (index + 1) / blocks)) {}
+};
+
+// A warp's weights, in its own slots, in the order of their use.
+class Stream {
+ public:
+  DEVICE void start(const uint16_t* from, int stride, int chunks, int tokens, unsigned char* place, uint64_t* full) {
+    from_ = reinterpret_cast<const unsigned char*>(from), stride_ = stride, chunks_ = chunks, left_ = int64_t{chunks} * tokens;
+    place_ = place, full_ = full, policy_ = l2_policy(false);
+    ROLLED
+    for (int slot = 0; slot < SLOTS; ++slot) ask(slot);
+  }
+
+  // Adds the products of the next `count` units with x: those of one half of their columns to `sum`, of the other to `more`.
+  template <int FIXED>
+  DEVICE void multiply(float (&sum)[4], float (&more)[4], const Packet* x, int count) {
+    const int lane = thread_index() % 32;
+    if constexpr (FIXED != 0 && ALIGNED) {
+      ROLLED
+      for (int chunk = 0; chunk < FIXED / SLOT_UNITS; ++chunk, x += SLOT_UNITS * 4 * BATCH) {
+        wait_copy(full_ + slot_, parity_);
+        const Packet* const units = reinterpret_cast<const Packet*>(place_ + slot_ * SLOT_BYTES) + lane;
+        UNROLL
+        for (int unit = 0; unit < SLOT_UNITS; ++unit) add(sum, more, units[unit * UNIT_PACKETS], x[unit * 4 * BATCH]);
+        release();
+      }
+    } else {
+      while (count > 0) {
+        if (at_ == 0) wait_copy(full_ + slot_, parity_);
+        const int now = min(count, SLOT_UNITS - at_);
+        const Packet* const units = reinterpret_cast<const Packet*>(place_ + slot_ * SLOT_BYTES) + at_ * UNIT_PACKETS + lane;
+        _Pragma("unroll 4")
+        for (int unit = 0; unit < now; ++unit) add(sum, more, units[unit * UNIT_PACKETS], x[unit * 4 * BATCH]);
+        x += now * 4 * BATCH, at_ += now, count -= now;
+        if (at_ == SLOT_UNITS) release();
+      }
+    }
+  }
+  // Leaves what pads the last chunk of a token.
+  DEVICE void finish() {
+    if (at_ != 0) release();
+  }
+
+  // Every warp has whole chunks of every tile.
+  static constexpr bool ALIGNED = HIDDEN / UNIT_COLUMNS % (WARPS * SLOT_UNITS) == 0 &&
+                                  ATTENDED / UNIT_COLUMNS % (WARPS * SLOT_UNITS) == 0 &&
+                                  INNER / UNIT_COLUMNS % (WARPS * SLOT_UNITS) == 0;
+
+ private:
+  DEVICE static void add(float (&sum)[4], float (&more)[4], const Packet& weights, const Packet& x) {
+    tall_product(sum, Packet{{x.pair[0], 0, x.pair[1], 0}}, weights.pair[0], weights.pair[1]);
+    tall_product(more, Packet{{x.pair[2], 0, x.pair[3], 0}}, weights.pair[2], weights.pair[3]);
+  }
+  DEVICE void ask(int slot) {
+    if (left_ <= 0) return;
+    if (thread_index() % 32 == 0)
+      copy_in(place_ + slot * SLOT_BYTES, from_ + static_cast<int64_t>(next_) * stride_ * SLOT_BYTES, SLOT_BYTES, full_ + slot, policy_);
+    --left_;
+    if (++next_ == chunks_) next_ = 0;
+  }
+  DEVICE void release() {
+    sync_warp();
+    ask(slot_);
+    at_ = 0;
+    if (++slot_ == SLOTS) slot_ = 0, parity_ ^= 1;
+  }
+
+  const unsigned char* from_;
+  unsigned char* place_;
+  uint64_t* full_;
+  uint64_t policy_;
+  int64_t left_;
+  int stride_, chunks_, next_ = 0, slot_ = 0, at_ = 0;
+  uint32_t parity_ = 0;
+};
+
+template <bool STAMPED>
+class Step {
+ public:
+  DEVICE Step(const ModelCall& call, unsigned char* shared)
+      : call_(call), thread_(thread_index()), lane_(thread_index() % 32), warp_(warp_index()), block_(block_index()) {
+    x_ = reinterpret_cast<uint32_t*>(shared + X_PLACE);
+    sums_ = reinterpret_cast<float*>(shared + SUMS_PLACE);
+    query_ = reinterpret_cast<float*>(shared + QUERY_PLACE);
+    self_ = reinterpret_cast<uint16_t*>(query_ + SHARING * SIZE);
+    own_ = reinterpret_cast<float*>(shared + OWN_PLACE);
+    best_ = reinterpret_cast<uint64_t*>(shared + SMALL_PLACE);
+    next_ = reinterpret_cast<int64_t*>(best_ + WARPS * BATCH);
+    squares_ = reinterpret_cast<float*>(next_ + BATCH);
+    full_ = reinterpret_cast<uint64_t*>(shared + BARRIERS_PLACE);
+    ring_ = shared + RING_PLACE;
+    watch_.control = call.control, watch_.patience = call.patience_ns;
+  }
+
+  DEVICE void run() {
+    position_ = static_cast<int>(call_.position[0]);
+    const int given = static_cast<int>(call_.given[0]);
+    const uint32_t base = call_.control[0];
+    if (position_ + call_.tokens > call_.capacity) {
+      if (block_ == 0 && thread_ == 0) claim_flag(call_.control + 1, 1u + NO_ROOM);
+      return;
+    }
+    ROLLED
+    for (int barrier = thread_; barrier < WARPS * SLOTS; barrier += THREADS) init_copy_barrier(full_ + barrier);
+    publish_copy_barriers();
+    if (thread_ < BATCH) next_[thread_] = call_.token[thread_];
+    sync_block();
+    const int stream = block_ * WARPS + warp_;
+    stream_.start(call_.units + call_.begins[stream] * (SLOT_BYTES / 2), call_.stride, call_.chunks[stream], call_.tokens,
+                  ring_ + warp_ * SLOTS * SLOT_BYTES, full_ + warp_ * SLOTS);
+    ROLLED
+    for (int token = 0; token < call_.tokens; ++token) {
+      const uint32_t tag = base + static_cast<uint32_t>(token) * (LAYERS + 1) + 1;
+      stamp(0);
+      embed();
+      ROLLED
+      for (int layer = 0; layer < LAYERS; ++layer) one_layer(layer, tag + layer);
+      head(tag + LAYERS, token % 2, given);
+      ++position_;
+    }
+    if (block_ != 0) return;
+    if (thread_ < BATCH) call_.token[thread_] = next_[thread_];
+    if (thread_ == 0) {
+      call_.position[0] = position_;
+      call_.control[0] = base + static_cast<uint32_t>(call_.tokens) * (LAYERS + 1);
+    }
+  }
+
+ private:
+  DEVICE void stamp(int place) {
+    if (STAMPED && thread_ == 0) call_.stamps[static_cast<int64_t>(block_) * STAMPS + place] = now_ns();
+  }
+  DEVICE Part tiles_of(int rows) const { return Part((rows + TILE_ROWS - 1) / TILE_ROWS, block_, BLOCKS); }
+  DEVICE const uint16_t* norm(int layer, int which) const {
+    return call_.norms + static_cast<int64_t>(layer) * VECTORS + which * HIDDEN;
+  }
+  // The place of columns k and k + 1, k even, of sequence b in x, as pairs.
+  DEVICE static int place_of(int k, int b) { return ((k / UNIT_COLUMNS * BATCH + b) * UNIT_COLUMNS + k % UNIT_COLUMNS) / 2; }
+
+  // This block's rows of x, from the embedding.
+  DEVICE void embed() {
+    const Part tiles = tiles_of(HIDDEN);
+    ROLLED
+    for (int i = thread_; i < (tiles.end - tiles.begin) * TILE_ROWS * BATCH; i += THREADS) {
+      const int tile = tiles.begin + i / (TILE_ROWS * BATCH), b = i / TILE_ROWS % BATCH;
+      own_[i] = as_float(static_cast<uint32_t>(
+                             call_.embedding[next_[b] * HIDDEN + tile * TILE_ROWS + i % TILE_ROWS]) << 16);
+    }
+  }
+
+  // Puts x into shared memory, multiplied with a norm's weights, and sums of squares: the norm's root multiplies the
+  // products. Layer 0 takes x from the embedding, others from words.
+  DEVICE void load_normed(const uint64_t* words, const uint16_t* weights, uint32_t tag, Phase phase, int layer,
+                          bool embedded) {
+    constexpr int N = (HIDDEN / 2 + THREADS - 1) / THREADS;
+    uint32_t weight[N];
+    UNROLL
+    for (int i = 0; i < N; ++i) {
+      const int pair = thread_ + i * THREADS;
+      weight[i] = pair < HIDDEN / 2 ? reinterpret_cast<const uint32_t*>(weights)[pair] : 0;
+    }
+    ROLLED
+    for (int b = 0; b < BATCH; ++b) {
+      TwoWords two[N];
+      if (embedded) {
+        UNROLL
+        for (int i = 0; i < N; ++i) {
+          const int pair = thread_ + i * THREADS;
+          const uint32_t bits =
+              pair < HIDDEN / 2 ? reinterpret_cast<const uint32_t*>(call_.embedding + next_[b] * HIDDEN)[pair] : 0;
+          two[i] = {{bits << 16, bits & 0xffff0000u}};
+        }
+      } else {
+        take(
+            two,
+            [&](int i) {
+              const int pair = thread_ + i * THREADS;
+              return pair < HIDDEN / 2 ? words + b * HIDDEN + 2 * pair : nullptr;
+            },
+            tag, watch_, phase, layer);
+      }
+      float square[1] = {0};
+      UNROLL
+      for (int i = 0; i < N; ++i) {
+        const int pair = thread_ + i * THREADS;
+        if (pair < HIDDEN / 2) {
+          const float first = float_of(two[i].word[0]), second = float_of(two[i].word[1]);
+          square[0] = fmaf(first, first, fmaf(second, second, square[0]));
+          x_[place_of(2 * pair, b)] = packed(first * low(weight[i]), second * high(weight[i]));
+        }
+      }
+      add_lanes<16, 1>(square);
+      if (lane_ == 0) squares_[b * WARPS + warp_] = square[0];
+    }
+    sync_block();
+  }
+  DEVICE float root(int b) const {
+    float sum = 0;
+    UNROLL
+    for (int warp = 0; warp < WARPS; ++warp) sum += squares_[b * WARPS + warp];
+    return reciprocal_root(sum / HIDDEN + call_.epsilon);
+  }
+
+  // Puts values into shared memory that words hold as pairs of bf16.
+  template <int COLUMNS>
+  DEVICE void load_pairs(const uint64_t* words, uint32_t tag, Phase phase, int layer) {
+    constexpr int N = least_of(8, (COLUMNS / 4 + THREADS - 1) / THREADS);
+    ROLLED
+    for (int b = 0; b < BATCH; ++b) {
+      ROLLED
+      for (int from = thread_; from < COLUMNS / 4; from += N * THREADS) {
+        TwoWords two[N];
+        take(
+            two,
+            [&](int i) {
+              const int four = from + i * THREADS;
+              return four < COLUMNS / 4 ? words + b * (COLUMNS / 2) + 2 * four : nullptr;
+            },
+            tag, watch_, phase, layer);
+        UNROLL
+        for (int i = 0; i < N; ++i) {
+          const int four = from + i * THREADS;
+          if (four < COLUMNS / 4) {
+            uint32_t* const to = x_ + place_of(4 * four, b);
+            to[0] = static_cast<uint32_t>(two[i].word[0]), to[1] = static_cast<uint32_t>(two[i].word[1]);
+          }
+        }
+      }
+    }
+    sync_block();
+  }
+
+  DEVICE const Packet* x_of_lane() const {
+    return reinterpret_cast<const Packet*>(x_) + min(lane_ / 4, BATCH - 1) * 4 + lane_ % 4;
+  }
+
+  // Multiplies this block's tiles with x. `finish(tile, b, row, value, live)` gets the products, in whole warps.
+  template <int COLUMNS, class Finish>
+  DEVICE void products(const Part& tiles, Finish finish) {
+    constexpr int UNITS = COLUMNS / UNIT_COLUMNS, FIXED = UNITS % WARPS == 0 ? UNITS / WARPS : 0;
+    const int first = UNITS * warp_ / WARPS, count = UNITS * (warp_ + 1) / WARPS - first;
+    const Packet* const x = x_of_lane() + first * 4 * BATCH;
+    ROLLED
+    for (int from = tiles.begin; from < tiles.end; from += GROUP) {
+      float* const sums = sums_ + turn_ * SUMS;
+      turn_ ^= 1;
+      const int here = min(GROUP, tiles.end - from);
+      ROLLED
+      for (int tile = 0; tile < here; ++tile) {
+        float sum[4] = {0, 0, 0, 0}, more[4] = {0, 0, 0, 0};
+        stream_.template multiply<FIXED>(sum, more, x, count);
+        if (lane_ / 4 < BATCH)
+          *reinterpret_cast<TwoFloats*>(sums + ((tile * WARPS + warp_) * BATCH + lane_ / 4) * TILE_ROWS + lane_ % 4 * 2) =
+              TwoFloats{{sum[0] + more[0], sum[1] + more[1]}};
+      }
+      sync_block();
+      const int outputs = here * TILE_ROWS * BATCH;
+      if (32 * warp_ < outputs) {
+        const bool live = thread_ < outputs;
+        const int tile = thread_ / (TILE_ROWS * BATCH), rest = thread_ % (TILE_ROWS * BATCH);
+        float value = 0;
+        if (live) {
+          UNROLL
+          for (int warp = 0; warp < WARPS; ++warp) value += sums[(tile * WARPS + warp) * TILE_ROWS * BATCH + rest];
+        }
+        finish(from + tile, rest / TILE_ROWS, rest % TILE_ROWS, value, live);
+      }
+    }
+  }
+
+  // Adds the products to this block's rows of x, and publishes these.
+  template <int COLUMNS>
+  DEVICE void add_to_x(const Part& tiles, uint64_t* words, uint32_t tag) {
+    products<COLUMNS>(tiles, [&](int tile, int b, int row, float value, bool live) {
+      if (!live) return;
+      float& own = own_[((tile - tiles.begin) * BATCH + b) * TILE_ROWS + row];
+      own += value;
+      store_word(words + b * HIDDEN + tile * TILE_ROWS + row, tagged(tag, as_bits(own)));
+    });
+  }
+
+  DEVICE void one_layer(int layer, uint32_t tag) {
+    const int stamps = 1 + layer * LAYER_STAMPS;
+    uint64_t* const words = call_.words;
+    fetch_rows(layer);
+    if (const Part tiles = tiles_of(QKV_ROWS); tiles.begin < tiles.end) {
+      load_normed(words + X_AT, norm(layer, 0), tag - 1, QKV, layer, layer == 0);
+      stamp(stamps);
+      products<HIDDEN>(tiles, [&](int tile, int b, int row, float value, bool live) {
+        if (live) store_word(words + QKV_AT + b * QKV_ROWS + tile * TILE_ROWS + row, tagged(tag, as_bits(value * root(b))));
+      });
+      stamp(stamps + 1);
+    }
+    attend(layer, tag, stamps + 2);
+    if (const Part tiles = tiles_of(HIDDEN); tiles.begin < tiles.end) {
+      load_pairs<ATTENDED>(words + ATTENDED_AT, tag, PROJECTION, layer);
+      stamp(stamps + 4);
+      add_to_x<ATTENDED>(tiles, words + MIDDLE_AT, tag);
+      stamp(stamps + 5);
+    }
+    if (const Part tiles = tiles_of(2 * INNER); tiles.begin < tiles.end) {
+      load_normed(words + MIDDLE_AT, norm(layer, 1), tag, GATE_UP, layer, false);
+      stamp(stamps + 6);
+      // a tile has four rows of the gate, then four of up
+      products<HIDDEN>(tiles, [&](int tile, int b, int row, float value, bool live) {
+        const float scaled = live ? value * root(b) : 0, up = other_lane(scaled, 4);
+        const float gated = scaled / (1 + power_of_2(-1.44269504f * scaled)) * up, next = other_lane(gated, 1);
+        if (live && row < 4 && row % 2 == 0)
+          store_word(words + INNER_AT + b * (INNER / 2) + tile * 2 + row / 2, tagged(tag, packed(gated, next)));
+      });
+      stamp(stamps + 7);
+    }
+    if (const Part tiles = tiles_of(HIDDEN); tiles.begin < tiles.end) {
+      load_pairs<INNER>(words + INNER_AT, tag, DOWN, layer);
+      stamp(stamps + 8);
+      add_to_x<INNER>(tiles, words + X_AT, tag);
+      stamp(stamps + 9);
+    }
+  }
+
+  // --- attention: a block has a key head of a sequence, and a part of the cached rows ---
+  DEVICE int splits() const {
+    constexpr int MOST = most_of(1, BLOCKS / (BATCH * KV_HEADS));
+    return min(MOST, max(1, (position_ + 1) / LEAST_ROWS));
+  }
+  struct Task {
+    int pair, split, splits, begin, end;  // pair: of a sequence and a key head
+    DEVICE Task(int number, int splits_, int position)
+        : pair(number / splits_), split(number % splits_), splits(splits_),
+          begin(static_cast<int>(int64_t{position} * split / splits_)),
+          end(static_cast<int>(int64_t{position} * (split + 1) / splits_)) {}
+  };
+  DEVICE int64_t rows_at(int layer, int pair) const {
+    return (static_cast<int64_t>(layer) * BATCH * KV_HEADS + pair) * call_.capacity * SIZE;
+  }
+  // Asks L2 for the cached rows that this block will read.
+  DEVICE void fetch_rows(int layer) {
+    const int n = splits();
+    if (thread_ != 0 || block_ >= BATCH * KV_HEADS * n) return;
+    const Task task(block_, n, position_);
+    const int64_t from = rows_at(layer, task.pair) + static_cast<int64_t>(task.begin) * SIZE;
+    if (task.end > task.begin) {
+      ask_l2(call_.keys + from, 2 * SIZE * (task.end - task.begin));
+      ask_l2(call_.values + from, 2 * SIZE * (task.end - task.begin));
+    }
+  }
+
+  DEVICE void attend(int layer, uint32_t tag, int stamps) {
+    const int n = splits();
+    ROLLED
+    for (int number = block_; number < BATCH * KV_HEADS * n; number += BLOCKS)
+      attend_one(layer, tag, Task(number, n, position_), stamps);
+  }
+
+  // What a lane has of its rows so far: 8 channels.
+  struct Sums {
+    float most[SHARING], powers[SHARING], sum[SHARING][8];
+  };
+
+  // Takes N rows; of these, `valid(i)` ones.
+  template <int N, class Valid>
+  DEVICE static void add_rows(Sums& sums, const float* queries, const Packet (&key)[N], const Packet (&value)[N],
+                              Valid valid) {
+    UNROLL
+    for (int head = 0; head < SHARING; ++head) {
+      float score[N], query[8];
+      UNROLL
+      for (int i = 0; i < 8; ++i) query[i] = queries[head * SIZE + i];
+      UNROLL
+      for (int i = 0; i < N; ++i) {
+        float found = 0;
+        UNROLL
+        for (int pair = 0; pair < 4; ++pair) {
+          found = fmaf(query[2 * pair], low(key[i].pair[pair]), found);
+          found = fmaf(query[2 * pair + 1], high(key[i].pair[pair]), found);
+        }
+        score[i] = found;
+      }
+      add_lanes<LANES / 2, 1>(score);
+      float most = sums.most[head];
+      UNROLL
+      for (int i = 0; i < N; ++i) most = valid(i) ? fmaxf(most, score[i]) : most;
+      const float scale = power_of_2(sums.most[head] - most);
+      sums.most[head] = most;
+      sums.powers[head] *= scale;
+      UNROLL
+      for (int channel = 0; channel < 8; ++channel) sums.sum[head][channel] *= scale;
+      UNROLL
+      for (int i = 0; i < N; ++i) {
+        const float power = valid(i) ? power_of_2(score[i] - most) : 0.0f;
+        sums.powers[head] += power;
+        UNROLL
+        for (int pair = 0; pair < 4; ++pair) {
+          float (&sum)[8] = sums.sum[head];
+          sum[2 * pair] = fmaf(power, low(value[i].pair[pair]), sum[2 * pair]);
+          sum[2 * pair + 1] = fmaf(power, high(value[i].pair[pair]), sum[2 * pair + 1]);
+        }
+      }
+    }
+  }
+
+  // Takes the rows of q that share the key head, turned, into shared memory; where the block has the end of the context, also
+  // those of k and v, which go into the cache too.
+  DEVICE void take_rows(int layer, uint32_t tag, const Task& task) {
+    constexpr int N = (HALF + 31) / 32;
+    const int b = task.pair / KV_HEADS, key_head = task.pair % KV_HEADS;
+    const int rows = SHARING + (task.split == task.splits - 1 ? 2 : 0);
+    const float* const rotation = call_.rotation + static_cast<int64_t>(position_) * SIZE;
+    const uint16_t* const norms = call_.norms + static_cast<int64_t>(layer) * VECTORS + 2 * HIDDEN;
+    ROLLED
+    for (int row = warp_; row < rows; row += WARPS) {
+      const bool is_query = row < SHARING, is_value = row == SHARING + 1;
+      const int from = is_query    ? (key_head * SHARING + row) * SIZE
+                       : is_value ? ATTENDED + (KV_HEADS + key_head) * SIZE
+                                  : ATTENDED + key_head * SIZE;
+      const uint64_t* const words = call_.words + QKV_AT + b * QKV_ROWS + from;
+      float cosine[N], sine[N], weight[2 * N];
+      UNROLL
+      for (int i = 0; i < N; ++i) {
+        const int at = min(lane_ + 32 * i, HALF - 1);
+        cosine[i] = rotation[at], sine[i] = rotation[HALF + at];
+        UNROLL
+        for (int half = 0; half < 2; ++half)
+          weight[2 * i + half] =
+              QK_NORM ? as_float(static_cast<uint32_t>(norms[(is_query ? 0 : SIZE) + at + half * HALF]) << 16) : 1.0f;
+      }
+      uint64_t word[2 * N];
+      take(
+          word,
+          [&](int i) { return lane_ + 32 * (i / 2) < HALF ? words + lane_ + 32 * (i / 2) + i % 2 * HALF : nullptr; }, tag,
+          watch_, ATTENTION, layer);
+      float value[2 * N], square[1] = {0};
+      UNROLL
+      for (int i = 0; i < 2 * N; ++i) {
+        value[i] = lane_ + 32 * (i / 2) < HALF ? float_of(word[i]) : 0.0f;
+        square[0] = fmaf(value[i], value[i], square[0]);
+      }
+      if (QK_NORM && !is_value) {
+        add_lanes<16, 1>(square);
+        const float root = reciprocal_root(square[0] / SIZE + call_.epsilon);
+        UNROLL
+        for (int i = 0; i < 2 * N; ++i) value[i] *= root * weight[i];
+      }
+      UNROLL
+      for (int i = 0; i < N; ++i) {
+        const int at = lane_ + 32 * i;
+        if (at < HALF) {
+          float first = value[2 * i], second = value[2 * i + 1];
+          if (!is_value) {
+            const float turned = first * cosine[i] - second * sine[i];
+            second = second * cosine[i] + first * sine[i];
+            first = turned;
+          }
+          if (is_query) {
+            const float scale = 1.44269504f * reciprocal_root(static_cast<float>(SIZE));
+            query_[row * SIZE + at] = first * scale, query_[row * SIZE + at + HALF] = second * scale;
+          } else {
+            uint16_t* const self = self_ + (is_value ? SIZE : 0);
+            uint16_t* const cached = (is_value ? call_.values : call_.keys) + rows_at(layer, task.pair) +
+                                     static_cast<int64_t>(position_) * SIZE;
+            cached[at] = self[at] = static_cast<uint16_t>(to_bf16(first));
+            cached[at + HALF] = self[at + HALF] = static_cast<uint16_t>(to_bf16(second));
+          }
+        }
+      }
+    }
+    sync_block();
+  }
+
+  DEVICE void attend_one(int layer, uint32_t tag, const Task& task, int stamps) {
+    const int channel = lane_ % LANES * 8, group = warp_ * ROWS + lane_ / LANES;
+    const uint16_t* const keys = call_.keys + rows_at(layer, task.pair) + channel;
+    const uint16_t* const values = call_.values + rows_at(layer, task.pair) + channel;
+    Packet key[AHEAD], value[AHEAD];
+    const auto row_of = [&](int round, int i) { return task.begin + group + (round * AHEAD + i) * GROUPS; };
+    const auto load = [&](int round) {
+      UNROLL
+      for (int i = 0; i < AHEAD; ++i) {
+        const int64_t row = row_of(round, i);
+        key[i] = value[i] = Packet{{0, 0, 0, 0}};
+        if (row < task.end) key[i] = load_through_l2(keys + row * SIZE), value[i] = load_through_l2(values + row * SIZE);
+      }
+    };
+    load(0);
+    take_rows(layer, tag, task);
+    stamp(stamps);
+    const float* const query = query_ + channel;
+    Sums sums;
+    UNROLL
+    for (int head = 0; head < SHARING; ++head) {
+      sums.most[head] = -1e30f, sums.powers[head] = 0;
+      UNROLL
+      for (int i = 0; i < 8; ++i) sums.sum[head][i] = 0;
+    }
+    const int rounds = (task.end - task.begin + AHEAD * GROUPS - 1) / (AHEAD * GROUPS);
+    ROLLED
+    for (int round = 0; round < rounds; ++round) {
+      Packet now_key[AHEAD], now_value[AHEAD];
+      UNROLL
+      for (int i = 0; i < AHEAD; ++i) now_key[i] = key[i], now_value[i] = value[i];
+      load(round + 1);
+      add_rows(sums, query, now_key, now_value, [&](int i) { return row_of(round, i) < task.end; });
+    }
+    if (task.split == task.splits - 1) {
+      const Packet own_key[1] = {*reinterpret_cast<const Packet*>(self_ + channel)};
+      const Packet own_value[1] = {*reinterpret_cast<const Packet*>(self_ + SIZE + channel)};
+      add_rows(sums, query, own_key, own_value, [&](int) { return group == 0; });
+    }
+    UNROLL
+    for (int head = 0; head < SHARING; ++head) {
+      UNROLL
+      for (int offset = LANES; offset < 32; offset *= 2) {
+        const float other = other_lane(sums.most[head], offset), most = fmaxf(sums.most[head], other);
+        const float mine = power_of_2(sums.most[head] - most), theirs = power_of_2(other - most);
+        sums.most[head] = most;
+        sums.powers[head] = sums.powers[head] * mine + other_lane(sums.powers[head], offset) * theirs;
+        UNROLL
+        for (int i = 0; i < 8; ++i)
+          sums.sum[head][i] = sums.sum[head][i] * mine + other_lane(sums.sum[head][i], offset) * theirs;
+      }
+      float* const part = sums_ + (warp_ * SHARING + head) * PART;
+      if (lane_ < LANES) {
+        UNROLL
+        for (int i = 0; i < 8; ++i) part[channel + i] = sums.sum[head][i];
+      }
+      if (lane_ == 0) part[SIZE] = sums.most[head], part[SIZE + 1] = sums.powers[head];
+    }
+    sync_block();
+    const int b = task.pair / KV_HEADS, key_head = task.pair % KV_HEADS;
+    ROLLED
+    for (int i = thread_; i < SHARING * SIZE; i += THREADS) {
+      const int head = i / SIZE, at = i % SIZE;
+      float most = -1e30f, powers = 0, sum = 0;
+      UNROLL
+      for (int warp = 0; warp < WARPS; ++warp) most = fmaxf(most, sums_[(warp * SHARING + head) * PART + SIZE]);
+      UNROLL
+      for (int warp = 0; warp < WARPS; ++warp) {
+        const float* const part = sums_ + (warp * SHARING + head) * PART;
+        const float scale = power_of_2(part[SIZE] - most);
+        powers = fmaf(part[SIZE + 1], scale, powers), sum = fmaf(part[at], scale, sum);
+      }
+      const auto part_at = [&](int split) {
+        return call_.words + PARTS_AT + (static_cast<int64_t>(task.pair * task.splits + split) * SHARING + head) * PART;
+      };
+      if (task.split != 0) {
+        uint64_t* const part = part_at(task.split);
+        store_word(part + at, tagged(tag, as_bits(sum)));
+        if (at == 0) store_words(part + SIZE, {{tagged(tag, as_bits(most)), tagged(tag, as_bits(powers))}});
+        continue;
+      }
+      ROLLED
+      for (int from = 1; from < task.splits; from += MERGED) {
+        uint64_t word[MERGED];
+        TwoWords scales[MERGED];
+        take(word, [&](int k) { return from + k < task.splits ? part_at(from + k) + at : nullptr; }, tag, watch_, MERGE, layer);
+        take(scales, [&](int k) { return from + k < task.splits ? part_at(from + k) + SIZE : nullptr; }, tag, watch_, MERGE,
+             layer);
+        UNROLL
+        for (int k = 0; k < MERGED; ++k) {
+          if (from + k < task.splits) {
+            const float other = float_of(scales[k].word[0]), larger = fmaxf(most, other);
+            const float mine = power_of_2(most - larger), theirs = power_of_2(other - larger);
+            powers = powers * mine + float_of(scales[k].word[1]) * theirs;
+            sum = sum * mine + float_of(word[k]) * theirs;
+            most = larger;
+          }
+        }
+      }
+      const float found = sum / powers, next = other_lane(found, 1);
+      if (i % 2 == 0)
+        store_word(call_.words + ATTENDED_AT + (b * ATTENDED + (key_head * SHARING + head) * SIZE + at) / 2,
+                   tagged(tag, packed(found, next)));
+    }
+    stamp(stamps + 1);
+  }
+
+  // --- the LM head: each warp has whole tiles ---
+  DEVICE void head(uint32_t tag, int turn, int given) {
+    const int stamps = 1 + LAYERS * LAYER_STAMPS;
+    const Part tiles = tiles_of(VOCABULARY);
+    const int b = min(lane_ / 4, BATCH - 1);
+    uint64_t best = 0;
+    if (tiles.begin < tiles.end) {
+      load_normed(call_.words + X_AT, call_.norms + static_cast<int64_t>(LAYERS) * VECTORS, tag - 1, HEAD, LAYERS, false);
+      stamp(stamps);
+      const float scale = root(b);
+      constexpr int UNITS = HIDDEN / UNIT_COLUMNS;
+      const Packet* const x = x_of_lane();
+      ROLLED
+      for (int tile = tiles.begin + warp_; tile < tiles.end; tile += WARPS) {
+        float sum[4] = {0, 0, 0, 0}, more[4] = {0, 0, 0, 0};
+        stream_.template multiply<UNITS>(sum, more, x, UNITS);
+        UNROLL
+        for (int i = 0; i < 2; ++i) {
+          const int row = tile * TILE_ROWS + lane_ % 4 * 2 + i;
+          if (lane_ / 4 < BATCH && row < VOCABULARY) {
+            const float logit = (sum[i] + more[i]) * scale;
+            call_.logits[static_cast<int64_t>(b) * VOCABULARY + row] = logit;
+            const uint64_t key = key_of(logit, row);
+            best = key > best ? key : best;
+          }
+        }
+      }
+    }
+    stream_.finish();
+    UNROLL
+    for (int offset = 1; offset < 4; offset *= 2) {
+      const uint64_t other = other_lane(best, offset);
+      best = other > best ? other : best;
+    }
+    if (lane_ % 4 == 0 && lane_ / 4 < BATCH) best_[warp_ * BATCH + b] = best;
+    fence();  // the cached rows of this token
+    sync_block();
+    stamp(stamps + 1);
+    uint64_t* const words = call_.words + BEST_AT + turn * BLOCKS * BATCH * 2;
+    if (thread_ < BATCH) {
+      ROLLED
+      for (int warp = 0; warp < WARPS; ++warp) {
+        const uint64_t other = best_[warp * BATCH + thread_];
+        best = warp == 0 || other > best ? other : best;
+      }
+      store_words(words + (block_ * BATCH + thread_) * 2,
+                  {{tagged(tag, static_cast<uint32_t>(best)), tagged(tag, static_cast<uint32_t>(best >> 32))}});
+    }
+    sync_block();
+    ROLLED
+    for (int sequence = 0; sequence < BATCH; ++sequence) {
+      uint64_t found = 0;
+      ROLLED
+      for (int block = thread_; block < BLOCKS; block += THREADS) {
+        TwoWords two[1];
+        take(two, [&](int) { return words + (block * BATCH + sequence) * 2; }, tag, watch_, TOKEN, LAYERS);
+        const uint64_t key = two[0].word[1] << 32 | (two[0].word[0] & 0xffffffffu);
+        found = key > found ? key : found;
+      }
+      found = max_lanes(found);
+      if (lane_ == 0) best_[warp_ * BATCH + sequence] = found;
+    }
+    fence();
+    sync_block();
+    if (thread_ < BATCH) {
+      uint64_t found = 0;
+      ROLLED
+      for (int warp = 0; warp < WARPS; ++warp) {
+        const uint64_t other = best_[warp * BATCH + thread_];
+        found = other > found ? other : found;
+      }
+      int64_t* const place = call_.ids + thread_ * static_cast<int64_t>(call_.capacity + 1) + position_ + 1;
+      const bool number = found >> 32 != 0xffffffffu && found != 0;
+      int64_t next = number ? static_cast<int64_t>(0xffffffffu - static_cast<uint32_t>(found)) : 0;
+      if (position_ + 1 < given)
+        next = *place;
+      else if (block_ == 0) {
+        *place = next;
+        if (!number) claim_flag(call_.control + 1, 1u + NOT_A_NUMBER + 16u * LAYERS);
+      }
+      next_[thread_] = next;
+    }
+    sync_block();
+    stamp(stamps + 2);
+  }
+  // Orders logits; of equal ones, the first is largest. What is not a number is larger than all.
+  DEVICE static uint64_t key_of(float logit, int row) {
+    const uint32_t bits = as_bits(logit);
+    const uint32_t ordered = logit != logit ? 0xffffffffu : bits >> 31 ? ~bits : bits | 0x80000000u;
+    return static_cast<uint64_t>(ordered) << 32 | (0xffffffffu - static_cast<uint32_t>(row));
+  }
+
+  const ModelCall& call_;
+  const int thread_, lane_, warp_, block_;
+  uint32_t* x_;
+  float *sums_, *query_, *own_, *squares_;
+  uint16_t* self_;
+  uint64_t *best_, *full_;
+  int64_t* next_;
+  unsigned char* ring_;
+  Watch watch_;
+  Stream stream_;
+  int position_, turn_ = 0;
+};
+}  // namespace model
