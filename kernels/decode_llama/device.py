@@ -18,7 +18,7 @@ from typing import Any
 
 from kernels.build import BUILD, BuildError
 from kernels.decode.contract import State
-from kernels.decode_llama.plan import INSTEAD, Shape, Unserved, pack, pack_norms, plan, rotation, shape_of
+from kernels.decode_llama.plan import INSTEAD, Plan, Shape, Unserved, pack, pack_norms, plan, rotation, shape_of
 
 CAPABILITY = (9, 0)
 LEAST_PROCESSORS = 32  # fewer blocks hold too little of the weights in shared memory to hide an exchange
@@ -105,6 +105,7 @@ class Program:
         config: Any,
         state: State,
         *,
+        made: Plan | None = None,
         stamped: bool = False,
         patience_ns: int = PATIENCE_NS,
     ) -> None:
@@ -113,7 +114,7 @@ class Program:
         device = state.token.device
         self.shape, self.state, self.library = shape, state, built
         self.most = self.capacity = state.ids.shape[1] - 1
-        made = plan(shape)
+        made = made or plan(shape)
         self.units = pack(weights, shape, made)
         self.begins = torch.from_numpy(made.begins).to(device)
         self.chunks = torch.from_numpy(made.chunks).to(device, torch.int32)
