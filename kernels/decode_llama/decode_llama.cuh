@@ -34,17 +34,20 @@ constexpr int BLOCKS = MODEL_BLOCKS, SLOT_UNITS = MODEL_SLOT_UNITS;
 constexpr bool QK_NORM = MODEL_QK_NORM;
 
 constexpr int WARPS = 8, THREADS = 32 * WARPS;
-constexpr int TILE_ROWS = 8, UNIT_COLUMNS = 32, UNIT_BYTES = 2 * TILE_ROWS * UNIT_COLUMNS, UNIT_PACKETS = UNIT_BYTES / 16;
+constexpr int TILE_ROWS = 8, UNIT_COLUMNS = 32, UNIT_BYTES = 2 * TILE_ROWS * UNIT_COLUMNS,
+              UNIT_PACKETS = UNIT_BYTES / 16;
 constexpr int SLOT_BYTES = SLOT_UNITS * UNIT_BYTES;
 constexpr int SHARING = HEADS / KV_HEADS;  // query heads that share a key head
 constexpr int ATTENDED = HEADS * SIZE, QKV_ROWS = ATTENDED + 2 * KV_HEADS * SIZE, HALF = SIZE / 2;
 constexpr int VECTORS = 2 * HIDDEN + 2 * SIZE;  // elements of a layer's norms
-constexpr int GROUP = BATCH < 16 ? 16 / BATCH : 1, OUTPUTS = GROUP * TILE_ROWS * BATCH;  // tiles whose sums are added at once
-constexpr int LANES = SIZE / 8, ROWS = 32 / LANES, GROUPS = WARPS * ROWS;  // lanes of a cached row, rows of a warp, of a block
+constexpr int GROUP = BATCH < 16 ? 16 / BATCH : 1,
+              OUTPUTS = GROUP * TILE_ROWS * BATCH;  // tiles whose sums are added at once
+constexpr int LANES = SIZE / 8, ROWS = 32 / LANES,
+              GROUPS = WARPS * ROWS;                          // lanes of a cached row, rows of a warp, of a block
 constexpr int AHEAD = SHARING < 4 ? 4 : SHARING < 8 ? 2 : 1;  // cached rows that a lane loads at once
-constexpr int LEAST_ROWS = MODEL_LEAST_ROWS;  // cached rows of a block at least
-constexpr int PART = SIZE + 2;   // a block's part of a head: sums, the largest score, the sum of powers
-constexpr int MERGED = 8;        // parts that a thread loads at once
+constexpr int LEAST_ROWS = MODEL_LEAST_ROWS;                  // cached rows of a block at least
+constexpr int PART = SIZE + 2;  // a block's part of a head: sums, the largest score, the sum of powers
+constexpr int MERGED = 8;       // parts that a thread loads at once
 
 HOST_DEVICE constexpr int most_of(int a, int b) { return a > b ? a : b; }
 HOST_DEVICE constexpr int least_of(int a, int b) { return a < b ? a : b; }
@@ -73,7 +76,8 @@ constexpr int RING_PLACE = BARRIERS_PLACE + rounded(8 * WARPS * MOST_SLOTS);
 constexpr int SLOTS = least_of(MOST_SLOTS, (SHARED_LIMIT - RING_PLACE) / (WARPS * SLOT_BYTES));
 constexpr int SHARED_BYTES = RING_PLACE + SLOTS * WARPS * SLOT_BYTES;
 
-static_assert(HIDDEN % UNIT_COLUMNS == 0 && ATTENDED % UNIT_COLUMNS == 0 && INNER % UNIT_COLUMNS == 0, "units of 32 columns");
+static_assert(HIDDEN % UNIT_COLUMNS == 0 && ATTENDED % UNIT_COLUMNS == 0 && INNER % UNIT_COLUMNS == 0,
+              "units of 32 columns");
 static_assert(HEADS % KV_HEADS == 0, "each key head has as many query heads");
 static_assert(SIZE == 32 || SIZE == 64 || SIZE == 128 || SIZE == 256, "lanes share a cached row");
 static_assert(BATCH >= 1 && BATCH <= 8, "a tensor product has 8 rows for the sequences");
@@ -152,7 +156,8 @@ struct Part {
 class Stream {
  public:
   DEVICE void start(const uint16_t* from, int stride, int chunks, int tokens, unsigned char* place, uint64_t* full) {
-    from_ = reinterpret_cast<const unsigned char*>(from), stride_ = stride, chunks_ = chunks, left_ = int64_t{chunks} * tokens;
+    from_ = reinterpret_cast<const unsigned char*>(from), stride_ = stride, chunks_ = chunks,
+    left_ = int64_t{chunks} * tokens;
     place_ = place, full_ = full, policy_ = l2_policy(false);
     ROLLED
     for (int slot = 0; slot < SLOTS; ++slot) ask(slot);
@@ -170,14 +175,16 @@ class Stream {
         wait_copy(full_ + slot_, parity_);
         const Packet* const units = reinterpret_cast<const Packet*>(place_ + slot_ * SLOT_BYTES) + lane;
         UNROLL
-        for (int unit = 0; unit < SLOT_UNITS; ++unit) add(sum, unit % 2, units[unit * UNIT_PACKETS], x[unit * 4 * BATCH]);
+        for (int unit = 0; unit < SLOT_UNITS; ++unit)
+          add(sum, unit % 2, units[unit * UNIT_PACKETS], x[unit * 4 * BATCH]);
         release();
       }
     } else {
       while (count > 0) {
         if (at_ == 0) wait_copy(full_ + slot_, parity_);
         const int now = min(count, SLOT_UNITS - at_);
-        const Packet* const units = reinterpret_cast<const Packet*>(place_ + slot_ * SLOT_BYTES) + at_ * UNIT_PACKETS + lane;
+        const Packet* const units =
+            reinterpret_cast<const Packet*>(place_ + slot_ * SLOT_BYTES) + at_ * UNIT_PACKETS + lane;
         UNROLL
         for (int unit = 0; unit < SLOT_UNITS; ++unit)
           if (unit < now) add(sum, unit % 2, units[unit * UNIT_PACKETS], x[unit * 4 * BATCH]);
@@ -205,7 +212,8 @@ class Stream {
   DEVICE void ask(int slot) {
     if (left_ <= 0) return;
     if (thread_index() % 32 == 0)
-      copy_in(place_ + slot * SLOT_BYTES, from_ + static_cast<int64_t>(next_) * stride_ * SLOT_BYTES, SLOT_BYTES, full_ + slot, policy_);
+      copy_in(place_ + slot * SLOT_BYTES, from_ + static_cast<int64_t>(next_) * stride_ * SLOT_BYTES, SLOT_BYTES,
+              full_ + slot, policy_);
     --left_;
     if (++next_ == chunks_) next_ = 0;
   }
@@ -257,8 +265,8 @@ class Step {
     if (thread_ < BATCH) next_[thread_] = call_.token[thread_];
     sync_block();
     const int stream = block_ * WARPS + warp_;
-    stream_.start(call_.units + call_.begins[stream] * (SLOT_BYTES / 2), call_.stride, call_.chunks[stream], call_.tokens,
-                  ring_ + warp_ * SLOTS * SLOT_BYTES, full_ + warp_ * SLOTS);
+    stream_.start(call_.units + call_.begins[stream] * (SLOT_BYTES / 2), call_.stride, call_.chunks[stream],
+                  call_.tokens, ring_ + warp_ * SLOTS * SLOT_BYTES, full_ + warp_ * SLOTS);
     ROLLED
     for (int token = 0; token < call_.tokens; ++token) {
       const uint32_t tag = base + static_cast<uint32_t>(token) * (LAYERS + 1) + 1;
@@ -286,7 +294,9 @@ class Step {
     return call_.norms + static_cast<int64_t>(layer) * VECTORS + which * HIDDEN;
   }
   // The place of columns k and k + 1, k even, of sequence b in x, as pairs.
-  DEVICE static int place_of(int k, int b) { return ((k / UNIT_COLUMNS * BATCH + b) * UNIT_COLUMNS + k % UNIT_COLUMNS) / 2; }
+  DEVICE static int place_of(int k, int b) {
+    return ((k / UNIT_COLUMNS * BATCH + b) * UNIT_COLUMNS + k % UNIT_COLUMNS) / 2;
+  }
 
   // This block's rows of x, from the embedding.
   DEVICE void embed() {
@@ -294,8 +304,8 @@ class Step {
     ROLLED
     for (int i = thread_; i < (tiles.end - tiles.begin) * TILE_ROWS * BATCH; i += THREADS) {
       const int tile = tiles.begin + i / (TILE_ROWS * BATCH), b = i / TILE_ROWS % BATCH;
-      own_[i] = as_float(static_cast<uint32_t>(
-                             call_.embedding[next_[b] * HIDDEN + tile * TILE_ROWS + i % TILE_ROWS]) << 16);
+      own_[i] =
+          as_float(static_cast<uint32_t>(call_.embedding[next_[b] * HIDDEN + tile * TILE_ROWS + i % TILE_ROWS]) << 16);
     }
   }
 
@@ -310,6 +320,7 @@ class Step {
       const int pair = thread_ + i * THREADS;
       weight[i] = pair < HIDDEN / 2 ? reinterpret_cast<const uint32_t*>(weights)[pair] : 0;
     }
+    float square[1];
     ROLLED
     for (int b = 0; b < BATCH; ++b) {
       TwoWords two[N];
@@ -330,7 +341,7 @@ class Step {
             },
             tag, watch_, phase, layer);
       }
-      float square[1] = {0};
+      square[0] = 0;
       UNROLL
       for (int i = 0; i < N; ++i) {
         const int pair = thread_ + i * THREADS;
@@ -340,11 +351,16 @@ class Step {
           x_[place_of(2 * pair, b)] = packed(first * low(weight[i]), second * high(weight[i]));
         }
       }
-      add_lanes<16, 1>(square);
-      if (lane_ == 0) squares_[b * WARPS + warp_] = square[0];
+      if (BATCH > 1) keep_squares(square, b);
     }
     sync_block();
+    if (BATCH == 1) keep_squares(square, 0);  // products do not need them
   }
+  DEVICE void keep_squares(float (&square)[1], int b) {
+    add_lanes<16, 1>(square);
+    if (lane_ == 0) squares_[b * WARPS + warp_] = square[0];
+  }
+  // The root of a norm. Call it behind a barrier behind load_normed.
   DEVICE float root(int b) const {
     float sum = 0;
     UNROLL
@@ -400,8 +416,8 @@ class Step {
       for (int tile = 0; tile < here; ++tile) {
         const TwoFloats found = stream_.template multiply<FIXED>(x, count);
         if (lane_ / 4 < BATCH)
-          *reinterpret_cast<TwoFloats*>(sums + ((tile * WARPS + warp_) * BATCH + lane_ / 4) * TILE_ROWS + lane_ % 4 * 2) =
-              found;
+          *reinterpret_cast<TwoFloats*>(sums + ((tile * WARPS + warp_) * BATCH + lane_ / 4) * TILE_ROWS +
+                                        lane_ % 4 * 2) = found;
       }
       sync_block();
       const int outputs = here * TILE_ROWS * BATCH;
@@ -437,7 +453,8 @@ class Step {
       load_normed(words + X_AT, norm(layer, 0), tag - 1, QKV, layer, layer == 0);
       stamp(stamps);
       products<HIDDEN>(tiles, [&](int tile, int b, int row, float value, bool live) {
-        if (live) store_word(words + QKV_AT + b * QKV_ROWS + tile * TILE_ROWS + row, tagged(tag, as_bits(value * root(b))));
+        if (live)
+          store_word(words + QKV_AT + b * QKV_ROWS + tile * TILE_ROWS + row, tagged(tag, as_bits(value * root(b))));
       });
       stamp(stamps + 1);
     }
@@ -476,7 +493,9 @@ class Step {
   struct Task {
     int pair, split, splits, begin, end;  // pair: of a sequence and a key head
     DEVICE Task(int number, int splits_, int position)
-        : pair(number / splits_), split(number % splits_), splits(splits_),
+        : pair(number / splits_),
+          split(number % splits_),
+          splits(splits_),
           begin(static_cast<int>(int64_t{position} * split / splits_)),
           end(static_cast<int>(int64_t{position} * (split + 1) / splits_)) {}
   };
@@ -560,7 +579,7 @@ class Step {
     ROLLED
     for (int row = warp_; row < rows; row += WARPS) {
       const bool is_query = row < SHARING, is_value = row == SHARING + 1;
-      const int from = is_query    ? (key_head * SHARING + row) * SIZE
+      const int from = is_query   ? (key_head * SHARING + row) * SIZE
                        : is_value ? ATTENDED + (KV_HEADS + key_head) * SIZE
                                   : ATTENDED + key_head * SIZE;
       const uint64_t* const words = call_.words + QKV_AT + b * QKV_ROWS + from;
@@ -577,8 +596,8 @@ class Step {
       uint64_t word[2 * N];
       take(
           word,
-          [&](int i) { return lane_ + 32 * (i / 2) < HALF ? words + lane_ + 32 * (i / 2) + i % 2 * HALF : nullptr; }, tag,
-          watch_, ATTENTION, layer);
+          [&](int i) { return lane_ + 32 * (i / 2) < HALF ? words + lane_ + 32 * (i / 2) + i % 2 * HALF : nullptr; },
+          tag, watch_, ATTENTION, layer);
       float value[2 * N], square[1] = {0};
       UNROLL
       for (int i = 0; i < 2 * N; ++i) {
@@ -628,7 +647,8 @@ class Step {
       for (int i = 0; i < AHEAD; ++i) {
         const int64_t row = row_of(round, i);
         key[i] = value[i] = Packet{{0, 0, 0, 0}};
-        if (row < task.end) key[i] = load_through_l2(keys + row * SIZE), value[i] = load_through_l2(values + row * SIZE);
+        if (row < task.end)
+          key[i] = load_through_l2(keys + row * SIZE), value[i] = load_through_l2(values + row * SIZE);
       }
     };
     load(0);
@@ -702,9 +722,12 @@ class Step {
       for (int from = 1; from < task.splits; from += MERGED) {
         uint64_t word[MERGED];
         TwoWords scales[MERGED];
-        take(word, [&](int k) { return from + k < task.splits ? part_at(from + k) + at : nullptr; }, tag, watch_, MERGE, layer);
-        take(scales, [&](int k) { return from + k < task.splits ? part_at(from + k) + SIZE : nullptr; }, tag, watch_, MERGE,
-             layer);
+        take(
+            word, [&](int k) { return from + k < task.splits ? part_at(from + k) + at : nullptr; }, tag, watch_, MERGE,
+            layer);
+        take(
+            scales, [&](int k) { return from + k < task.splits ? part_at(from + k) + SIZE : nullptr; }, tag, watch_,
+            MERGE, layer);
         UNROLL
         for (int k = 0; k < MERGED; ++k) {
           if (from + k < task.splits) {
@@ -731,8 +754,10 @@ class Step {
     const int b = min(lane_ / 4, BATCH - 1);
     uint64_t best = 0;
     if (tiles.begin < tiles.end) {
-      load_normed(call_.words + X_AT, call_.norms + static_cast<int64_t>(LAYERS) * VECTORS, tag - 1, HEAD, LAYERS, false);
+      load_normed(call_.words + X_AT, call_.norms + static_cast<int64_t>(LAYERS) * VECTORS, tag - 1, HEAD, LAYERS,
+                  false);
       stamp(stamps);
+      sync_block();
       const float scale = root(b);
       constexpr int UNITS = HIDDEN / UNIT_COLUMNS;
       const Packet* const x = x_of_lane();

@@ -3,7 +3,7 @@
     engine = Engine(model, capacity=8192)       a LlamaForCausalLM or Qwen3ForCausalLM in bfloat16, on the GPU
     ids = engine.generate(prompt, 64)           greedy: (batch, prompt + 64), as transformers' generate() returns
 
-An Engine raises Unserved, one sentence that names what can serve, before it copies a weight. Importing this module
+An Engine raises UnservedError, one sentence that names what can serve, before it copies a weight. Importing this module
 needs neither torch nor a GPU.
 """
 
@@ -18,7 +18,7 @@ from typing import Any
 
 from kernels.build import BUILD, BuildError
 from kernels.decode.contract import State
-from kernels.decode_llama.plan import INSTEAD, Plan, Shape, Unserved, pack, pack_norms, plan, rotation, shape_of
+from kernels.decode_llama.plan import INSTEAD, Plan, Shape, UnservedError, pack, pack_norms, plan, rotation, shape_of
 
 CAPABILITY = (9, 0)
 LEAST_PROCESSORS = 32  # fewer blocks hold too little of the weights in shared memory to hide an exchange
@@ -32,8 +32,8 @@ _WAITS = (
 LAYER_PHASES = ("qkv", "attention", "projection", "gate_up", "down")
 
 _POINTERS = (
-    "units", "begins", "chunks", "embedding", "norms", "rotation", "keys", "values", "token", "position", "ids", "given",
-    "logits", "words", "control", "stamps",
+    "units", "begins", "chunks", "embedding", "norms", "rotation", "keys", "values", "token", "position", "ids",
+    "given", "logits", "words", "control", "stamps",
 )  # fmt: skip
 
 
@@ -173,31 +173,35 @@ class Program:
 
 
 def refuse_gpu(shape: Shape, capability: tuple[int, int], name: str, free: int, capacity: int) -> None:
-    """Raise Unserved if a GPU cannot run a shape: its name, compute capability, and free bytes."""
+    """Raise UnservedError if a GPU cannot run a shape: its name, compute capability, and free bytes."""
     if capability != CAPABILITY:
         here = ".".join(map(str, capability))
-        raise Unserved(f"The generated engine is for GPUs of compute capability 9.0, and {name} has {here}: {INSTEAD}.")
+        raise UnservedError(
+            f"The generated engine is for GPUs of compute capability 9.0, and {name} has {here}: {INSTEAD}."
+        )
     if shape.blocks < LEAST_PROCESSORS:
-        raise Unserved(
+        raise UnservedError(
             f"The generated engine needs {LEAST_PROCESSORS} multiprocessors, and {name} has {shape.blocks}: {INSTEAD}."
         )
     needed = shape.weight_bytes + shape.cache_bytes(capacity)
     if needed > free:
-        raise Unserved(
+        raise UnservedError(
             f"The generated engine needs {needed / 1e9:.1f} GB beside the model, and {name} has {free / 1e9:.1f} free: "
             f"make it with a smaller capacity or batch, or {INSTEAD}."
         )
 
 
 def refuse_weights(weights: Mapping[str, Any]) -> None:
-    """Raise Unserved if a weight is not a finite number, or not in bfloat16."""
+    """Raise UnservedError if a weight is not a finite number, or not in bfloat16."""
     import torch
 
     for name, tensor in weights.items():
         if tensor.dtype != torch.bfloat16:
-            raise Unserved(f"The generated engine decodes in bfloat16, and {name} is in {tensor.dtype}: {INSTEAD}.")
+            raise UnservedError(
+                f"The generated engine decodes in bfloat16, and {name} is in {tensor.dtype}: {INSTEAD}."
+            )
         if not torch.isfinite(tensor).all():
-            raise Unserved(f"{name} has values that are not finite numbers: no engine can decode with them.")
+            raise UnservedError(f"{name} has values that are not finite numbers: no engine can decode with them.")
 
 
 class Engine:
@@ -210,30 +214,38 @@ class Engine:
         weights = model.state_dict()
         device = weights["model.embed_tokens.weight"].device
         if device.type != "cuda":
-            raise Unserved(f"The generated engine needs an NVIDIA GPU, and the model is on {device.type}: {INSTEAD}.")
+            raise UnservedError(
+                f"The generated engine needs an NVIDIA GPU, and the model is on {device.type}: {INSTEAD}."
+            )
         properties = torch.cuda.get_device_properties(device)
         shape = shape_of(config, batch, properties.multi_processor_count)
         if capacity > shape.positions:
-            raise Unserved(f"The model has {shape.positions} positions, and {capacity} were asked for: {INSTEAD}.")
+            raise UnservedError(f"The model has {shape.positions} positions, and {capacity} were asked for: {INSTEAD}.")
         free, _ = torch.cuda.mem_get_info(device)
         refuse_gpu(shape, (properties.major, properties.minor), properties.name, free, capacity)
         refuse_weights(weights)
         built = library(shape)
         if (blocks := built.resident_blocks()) < shape.blocks:
-            raise Unserved(f"The generated engine needs {shape.blocks} blocks at once, and {blocks} fit: {INSTEAD}.")
+            raise UnservedError(
+                f"The generated engine needs {shape.blocks} blocks at once, and {blocks} fit: {INSTEAD}."
+            )
         self.model, self.shape, self.capacity = model, shape, capacity
         self.state = empty_state(shape, capacity, device)
         self.program = Program(built, weights, shape, config, self.state, stamped=stamped)
 
     def prefill(self, ids: Any) -> None:
-        """Run all tokens of the prompts (batch, T) but the last, with transformers. Raises: Unserved."""
+        """Run all tokens of the prompts (batch, T) but the last, with transformers. Raises: UnservedError."""
         import torch
 
         batch, tokens = ids.shape
         if batch != self.shape.batch:
-            raise Unserved(f"This engine decodes {self.shape.batch} sequences at once, not {batch}: make another engine.")
+            raise UnservedError(
+                f"This engine decodes {self.shape.batch} sequences at once, not {batch}: make another engine."
+            )
         if tokens > self.capacity:
-            raise Unserved(f"A prompt of {tokens} tokens exceeds a cache of {self.capacity}: make a larger engine.")
+            raise UnservedError(
+                f"A prompt of {tokens} tokens exceeds a cache of {self.capacity}: make a larger engine."
+            )
         if tokens > 1:
             with torch.inference_mode():
                 cache = self.model(ids[:, :-1], use_cache=True, logits_to_keep=1).past_key_values
@@ -247,10 +259,10 @@ class Engine:
         self.program.begin()
 
     def generate(self, ids: Any, new_tokens: int) -> Any:
-        """Return the prompts with their greedy continuation. Raises: Unserved, before anything runs; RuntimeError."""
+        """Return the prompts with their greedy continuation. Raises: UnservedError; RuntimeError for a fault."""
         tokens = ids.shape[1]
         if tokens + new_tokens > self.capacity + 1:
-            raise Unserved(
+            raise UnservedError(
                 f"{tokens} and {new_tokens} tokens exceed a cache of {self.capacity}: make an engine with a larger "
                 f"capacity, or {INSTEAD}."
             )
@@ -269,5 +281,3 @@ def empty_state(shape: Shape, capacity: int, device: Any) -> State:
     keys, values = (torch.zeros(cache, dtype=torch.bfloat16, device=device) for _ in range(2))
     number = functools.partial(torch.zeros, dtype=torch.int64, device=device)
     return State(number(shape.batch), number(1), number(shape.batch, capacity + 1), keys, values)
-
-

@@ -20,9 +20,10 @@ extern "C" void model_sizes(int64_t* sizes) {
 extern "C" int model_resident_blocks(int* blocks) {
   int device, processors, each;
   if (const cudaError_t status = cudaGetDevice(&device)) return status;
-  if (const cudaError_t status = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device)) return status;
-  if (const cudaError_t status = cudaFuncSetAttribute(decode_model<false>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                      model::SHARED_BYTES))
+  if (const cudaError_t status = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device))
+    return status;
+  if (const cudaError_t status =
+          cudaFuncSetAttribute(decode_model<false>, cudaFuncAttributeMaxDynamicSharedMemorySize, model::SHARED_BYTES))
     return status;
   const cudaError_t status =
       cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, decode_model<false>, model::THREADS, model::SHARED_BYTES);

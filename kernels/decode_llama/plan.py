@@ -29,7 +29,7 @@ MODELS = ("llama", "qwen3")  # model_type of the configurations
 INSTEAD = "run it with transformers' generate()"
 
 
-class Unserved(ValueError):
+class UnservedError(ValueError):
     """A configuration that the kernel cannot serve. The message is one sentence, and names what can."""
 
 
@@ -94,20 +94,20 @@ class Shape:
 
 
 def shape_of(config: Any, batch: int = 1, blocks: int = 132) -> Shape:
-    """Return the shape of a transformers configuration. Raises: Unserved."""
+    """Return the shape of a transformers configuration. Raises: UnservedError."""
     name = getattr(config, "model_type", None)
     if name not in MODELS:
-        raise Unserved(f"The generated engine serves {' and '.join(MODELS)}, not {name}: {INSTEAD}.")
+        raise UnservedError(f"The generated engine serves {' and '.join(MODELS)}, not {name}: {INSTEAD}.")
     if config.hidden_act != "silu":
-        raise Unserved(f"The generated engine has SwiGLU only, not {config.hidden_act}: {INSTEAD}.")
+        raise UnservedError(f"The generated engine has SwiGLU only, not {config.hidden_act}: {INSTEAD}.")
     for bias in ("attention_bias", "mlp_bias"):
         if getattr(config, bias, False):
-            raise Unserved(f"The generated engine adds no biases, and the configuration has {bias}: {INSTEAD}.")
+            raise UnservedError(f"The generated engine adds no biases, and the configuration has {bias}: {INSTEAD}.")
     if getattr(config, "use_sliding_window", False):
-        raise Unserved(f"The generated engine attends to the whole context, not to a sliding window: {INSTEAD}.")
+        raise UnservedError(f"The generated engine attends to the whole context, not to a sliding window: {INSTEAD}.")
     kind = rope_of(config)["rope_type"]
     if kind not in ("default", "llama3"):
-        raise Unserved(f"The generated engine rotates as default and llama3 do, not as {kind}: {INSTEAD}.")
+        raise UnservedError(f"The generated engine rotates as default and llama3 do, not as {kind}: {INSTEAD}.")
     size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     shape = Shape(
         hidden=config.hidden_size,
@@ -124,17 +124,19 @@ def shape_of(config: Any, batch: int = 1, blocks: int = 132) -> Shape:
         blocks=blocks,
     )
     if size not in HEAD_SIZES:
-        raise Unserved(f"The generated engine has heads of 32, 64, 128 or 256 channels, not of {size}: {INSTEAD}.")
+        raise UnservedError(f"The generated engine has heads of 32, 64, 128 or 256 channels, not of {size}: {INSTEAD}.")
     if shape.heads % shape.kv_heads:
-        raise Unserved(f"{shape.heads} query heads cannot share {shape.kv_heads} key heads equally: {INSTEAD}.")
+        raise UnservedError(f"{shape.heads} query heads cannot share {shape.kv_heads} key heads equally: {INSTEAD}.")
     for what, columns in (("width", shape.hidden), ("width of its MLP", shape.inner)):
         if columns % UNIT_COLUMNS:
-            raise Unserved(
+            raise UnservedError(
                 f"The generated engine needs a multiple of {UNIT_COLUMNS}, and the model has a {what} of {columns}: "
                 f"{INSTEAD}."
             )
     if not 1 <= batch <= MOST_BATCH:
-        raise Unserved(f"The generated engine decodes 1 to {MOST_BATCH} sequences at once, not {batch}: {INSTEAD}.")
+        raise UnservedError(
+            f"The generated engine decodes 1 to {MOST_BATCH} sequences at once, not {batch}: {INSTEAD}."
+        )
     units = {shape.columns(one) // UNIT_COLUMNS for one in MATRICES}
     return replace(shape, slot_units=next((n for n in (8, 4) if all(one % (WARPS * n) == 0 for one in units)), 4))
 

@@ -160,8 +160,12 @@ inline uint32_t as_bits(float value) {
   std::memcpy(&bits, &value, 4);
   return bits;
 }
-inline uint64_t other_lane(uint64_t value, int mask) { return cpu::meet(cpu::warp(), cpu::lane(), &value, 1)[cpu::lane() ^ mask][0]; }
-inline float other_lane(float value, int mask) { return as_float(static_cast<uint32_t>(other_lane(uint64_t{as_bits(value)}, mask))); }
+inline uint64_t other_lane(uint64_t value, int mask) {
+  return cpu::meet(cpu::warp(), cpu::lane(), &value, 1)[cpu::lane() ^ mask][0];
+}
+inline float other_lane(float value, int mask) {
+  return as_float(static_cast<uint32_t>(other_lane(uint64_t{as_bits(value)}, mask)));
+}
 template <int HIGH, int LOW, int N>
 void add_lanes(float (&value)[N]) {
   for (int offset = HIGH; offset >= LOW; offset >>= 1)
@@ -195,7 +199,8 @@ inline float element(uint64_t pair, int which) {
   return as_float(which ? static_cast<uint32_t>(pair) & 0xffff0000u : static_cast<uint32_t>(pair) << 16);
 }
 inline void tall_product(float (&sum)[4], const Packet& rows, uint32_t low, uint32_t high) {
-  const uint64_t mine[4] = {rows.pair[0] | uint64_t{rows.pair[1]} << 32, rows.pair[2] | uint64_t{rows.pair[3]} << 32, low, high};
+  const uint64_t mine[4] = {rows.pair[0] | uint64_t{rows.pair[1]} << 32, rows.pair[2] | uint64_t{rows.pair[3]} << 32,
+                            low, high};
   const auto brought = cpu::meet(cpu::warp(), cpu::lane(), mine, 4);
   const int g = cpu::lane() / 4, t = cpu::lane() % 4;
   for (int i = 0; i < 4; ++i)
