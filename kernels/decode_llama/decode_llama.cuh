@@ -48,6 +48,7 @@ constexpr int AHEAD = SHARING < 4 ? 4 : SHARING < 8 ? 2 : 1;  // cached rows tha
 constexpr int LEAST_ROWS = MODEL_LEAST_ROWS;                  // cached rows of a block at least
 constexpr int PART = SIZE + 2;  // a block's part of a head: sums, the largest score, the sum of powers
 constexpr int MERGED = 8;       // parts that a thread loads at once
+constexpr int AT_ONCE = 16;     // pairs of words that a thread loads at once
 
 HOST_DEVICE constexpr int most_of(int a, int b) { return a > b ? a : b; }
 HOST_DEVICE constexpr int least_of(int a, int b) { return a < b ? a : b; }
@@ -320,41 +321,49 @@ class Step {
       const int pair = thread_ + i * THREADS;
       weight[i] = pair < HIDDEN / 2 ? reinterpret_cast<const uint32_t*>(weights)[pair] : 0;
     }
-    float square[1];
+    constexpr int TOGETHER = least_of(BATCH, most_of(1, AT_ONCE / N));  // sequences
+    float square[TOGETHER][1];
     ROLLED
-    for (int b = 0; b < BATCH; ++b) {
-      TwoWords two[N];
+    for (int from = 0; from < BATCH; from += TOGETHER) {
+      TwoWords two[TOGETHER * N];
       if (embedded) {
         UNROLL
-        for (int i = 0; i < N; ++i) {
-          const int pair = thread_ + i * THREADS;
-          const uint32_t bits =
-              pair < HIDDEN / 2 ? reinterpret_cast<const uint32_t*>(call_.embedding + next_[b] * HIDDEN)[pair] : 0;
+        for (int i = 0; i < TOGETHER * N; ++i) {
+          const int pair = thread_ + i % N * THREADS, b = from + i / N;
+          const uint32_t bits = pair < HIDDEN / 2 && b < BATCH
+                                    ? reinterpret_cast<const uint32_t*>(call_.embedding + next_[b] * HIDDEN)[pair]
+                                    : 0;
           two[i] = {{bits << 16, bits & 0xffff0000u}};
         }
       } else {
         take(
             two,
             [&](int i) {
-              const int pair = thread_ + i * THREADS;
-              return pair < HIDDEN / 2 ? words + b * HIDDEN + 2 * pair : nullptr;
+              const int pair = thread_ + i % N * THREADS, b = from + i / N;
+              return pair < HIDDEN / 2 && b < BATCH ? words + b * HIDDEN + 2 * pair : nullptr;
             },
             tag, watch_, phase, layer);
       }
-      square[0] = 0;
       UNROLL
-      for (int i = 0; i < N; ++i) {
-        const int pair = thread_ + i * THREADS;
-        if (pair < HIDDEN / 2) {
+      for (int sequence = 0; sequence < TOGETHER; ++sequence) square[sequence][0] = 0;
+      UNROLL
+      for (int i = 0; i < TOGETHER * N; ++i) {
+        const int pair = thread_ + i % N * THREADS, b = from + i / N;
+        if (pair < HIDDEN / 2 && b < BATCH) {
           const float first = float_of(two[i].word[0]), second = float_of(two[i].word[1]);
-          square[0] = fmaf(first, first, fmaf(second, second, square[0]));
-          x_[place_of(2 * pair, b)] = packed(first * low(weight[i]), second * high(weight[i]));
+          float& sum = square[i / N][0];
+          sum = fmaf(first, first, fmaf(second, second, sum));
+          x_[place_of(2 * pair, b)] = packed(first * low(weight[i % N]), second * high(weight[i % N]));
         }
       }
-      if (BATCH > 1) keep_squares(square, b);
+      if (BATCH > 1) {
+        UNROLL
+        for (int sequence = 0; sequence < TOGETHER; ++sequence)
+          if (from + sequence < BATCH) keep_squares(square[sequence], from + sequence);
+      }
     }
     sync_block();
-    if (BATCH == 1) keep_squares(square, 0);  // products do not need them
+    if (BATCH == 1) keep_squares(square[0], 0);  // products do not need them
   }
   DEVICE void keep_squares(float (&square)[1], int b) {
     add_lanes<16, 1>(square);
@@ -371,26 +380,23 @@ class Step {
   // Puts values into shared memory that words hold as pairs of bf16.
   template <int COLUMNS>
   DEVICE void load_pairs(const uint64_t* words, uint32_t tag, Phase phase, int layer) {
-    constexpr int N = least_of(8, (COLUMNS / 4 + THREADS - 1) / THREADS);
+    constexpr int FOURS = COLUMNS / 4, N = least_of(AT_ONCE, (BATCH * FOURS + THREADS - 1) / THREADS);
     ROLLED
-    for (int b = 0; b < BATCH; ++b) {
-      ROLLED
-      for (int from = thread_; from < COLUMNS / 4; from += N * THREADS) {
-        TwoWords two[N];
-        take(
-            two,
-            [&](int i) {
-              const int four = from + i * THREADS;
-              return four < COLUMNS / 4 ? words + b * (COLUMNS / 2) + 2 * four : nullptr;
-            },
-            tag, watch_, phase, layer);
-        UNROLL
-        for (int i = 0; i < N; ++i) {
-          const int four = from + i * THREADS;
-          if (four < COLUMNS / 4) {
-            uint32_t* const to = x_ + place_of(4 * four, b);
-            to[0] = static_cast<uint32_t>(two[i].word[0]), to[1] = static_cast<uint32_t>(two[i].word[1]);
-          }
+    for (int from = thread_; from < BATCH * FOURS; from += N * THREADS) {
+      TwoWords two[N];
+      take(
+          two,
+          [&](int i) {
+            const int four = from + i * THREADS;
+            return four < BATCH * FOURS ? words + 2 * four : nullptr;
+          },
+          tag, watch_, phase, layer);
+      UNROLL
+      for (int i = 0; i < N; ++i) {
+        const int four = from + i * THREADS;
+        if (four < BATCH * FOURS) {
+          uint32_t* const to = x_ + place_of(four % FOURS * 4, four / FOURS);
+          to[0] = static_cast<uint32_t>(two[i].word[0]), to[1] = static_cast<uint32_t>(two[i].word[1]);
         }
       }
     }

@@ -137,8 +137,9 @@ def shape_of(config: Any, batch: int = 1, blocks: int = 132) -> Shape:
         raise UnservedError(
             f"The generated engine decodes 1 to {MOST_BATCH} sequences at once, not {batch}: {INSTEAD}."
         )
-    units = {shape.columns(one) // UNIT_COLUMNS for one in MATRICES}
-    return replace(shape, slot_units=next((n for n in (8, 4) if all(one % (WARPS * n) == 0 for one in units)), 4))
+    # long copies are faster, if every warp's part is a whole number of them, and x leaves room for some
+    whole = all(shape.columns(one) % (WARPS * 8 * UNIT_COLUMNS) == 0 for one in MATRICES)
+    return replace(shape, slot_units=8 if whole and batch <= 2 else 4)
 
 
 def rope_of(config: Any) -> dict[str, Any]:
