@@ -1,5 +1,5 @@
 // A decode step of a model of Llama's family, in one launch for many tokens. A generated source defines the shape:
-// MODEL_HIDDEN, _LAYERS, _HEADS, _KV_HEADS, _SIZE (of a head), _INNER, _VOCABULARY, _BATCH, _QK_NORM, _BLOCKS, _SLOT_UNITS, _LEAST_ROWS.
+// MODEL_HIDDEN, _LAYERS, _HEADS, _KV_HEADS, _SIZE (of a head), _INNER, _VOCABULARY, _BATCH, _QK_NORM, _BLOCKS, _SLOT_UNITS, _LEAST_ROWS, _GATE.
 //
 // A layer has five phases: q k v; attention; its projection; the MLP's gate and up; its down projection. A block has some
 // tiles of 8 rows of every matrix, and each warp a slice of their columns. Each warp copies its weights into slots of its
@@ -45,6 +45,7 @@ constexpr int GROUP = BATCH < 16 ? 16 / BATCH : 1,
 constexpr int LANES = SIZE / 8, ROWS = 32 / LANES,
               GROUPS = WARPS * ROWS;                          // lanes of a cached row, rows of a warp, of a block
 constexpr int AHEAD = SHARING < 4 ? 4 : SHARING < 8 ? 2 : 1;  // cached rows that a lane loads at once
+constexpr int GATE = MODEL_GATE;                              // as many words a thread asks for at once while it waits
 constexpr int LEAST_ROWS = MODEL_LEAST_ROWS;                  // cached rows of a block at least
 constexpr int PART = SIZE + 2;  // a block's part of a head: sums, the largest score, the sum of powers
 constexpr int MERGED = 8;       // parts that a thread loads at once
@@ -126,10 +127,19 @@ DEVICE bool due(const TwoWords& two, uint32_t tag) { return due(two.word[0], tag
 DEVICE void load_again(uint64_t& word, const uint64_t* at) { word = load_word(at); }
 DEVICE void load_again(TwoWords& two, const uint64_t* at) { two = load_words(at); }
 
-// Loads words, or pairs of words, until all have the tag. `at(i)` is the place of number i, or null.
+// Loads words, or pairs of words, until all have the tag. `at(i)` is the place of number i, or null. While a thread waits, it
+// asks for one of many only: else waiting blocks would take bandwidth of L2 that copies of weights need.
 template <class Loaded, int N, class At>
 DEVICE void take(Loaded (&loaded)[N], At at, uint32_t tag, Watch& watch, Phase phase, int layer) {
   watch.reset();
+  if (N > GATE) {
+    const uint64_t* const first = at(warp_index() % N);
+    Loaded one;
+    do {
+      if (!first) break;
+      load_again(one, first);
+    } while (!due(one, tag) && watch.patient(phase, layer));
+  }
   uint32_t missing = 0;
   UNROLL
   for (int i = 0; i < N; ++i)
@@ -193,7 +203,7 @@ class Stream {
         if (at_ == SLOT_UNITS) release();
       }
     }
-    return {{sum[0][0] + sum[1][0] + (sum[2][0] + sum[3][0]), sum[0][1] + sum[1][1] + (sum[2][1] + sum[3][1])}};
+    return {{sum[0][0] + sum[2][0] + (sum[1][2] + sum[3][2]), sum[0][1] + sum[2][1] + (sum[1][3] + sum[3][3])}};
   }
   // Leaves what pads the last chunk of a token.
   DEVICE void finish() {
@@ -206,9 +216,10 @@ class Stream {
                                   INNER / UNIT_COLUMNS % (WARPS * SLOT_UNITS) == 0;
 
  private:
+  // A lane's x has pairs 0, 2, 1, 3 of its columns: the first eight rows of a product get pairs 0 and 1, the others 2 and 3.
   DEVICE static void add(float (&sum)[4][4], int which, const Packet& weights, const Packet& x) {
-    tall_product(sum[2 * which], Packet{{x.pair[0], 0, x.pair[1], 0}}, weights.pair[0], weights.pair[1]);
-    tall_product(sum[2 * which + 1], Packet{{x.pair[2], 0, x.pair[3], 0}}, weights.pair[2], weights.pair[3]);
+    tall_product(sum[2 * which], x, weights.pair[0], weights.pair[1]);
+    tall_product(sum[2 * which + 1], x, weights.pair[2], weights.pair[3]);
   }
   DEVICE void ask(int slot) {
     if (left_ <= 0) return;
@@ -294,9 +305,10 @@ class Step {
   DEVICE const uint16_t* norm(int layer, int which) const {
     return call_.norms + static_cast<int64_t>(layer) * VECTORS + which * HIDDEN;
   }
-  // The place of columns k and k + 1, k even, of sequence b in x, as pairs.
+  // The place of columns k and k + 1, k even, of sequence b in x, as pairs. Of four pairs, the middle ones change places.
   DEVICE static int place_of(int k, int b) {
-    return ((k / UNIT_COLUMNS * BATCH + b) * UNIT_COLUMNS + k % UNIT_COLUMNS) / 2;
+    const int pair = k % UNIT_COLUMNS / 2;
+    return (k / UNIT_COLUMNS * BATCH + b) * UNIT_COLUMNS / 2 + (pair & ~3) + (pair % 2 * 2 + pair / 2 % 2);
   }
 
   // This block's rows of x, from the embedding.
@@ -396,7 +408,7 @@ class Step {
         const int four = from + i * THREADS;
         if (four < BATCH * FOURS) {
           uint32_t* const to = x_ + place_of(four % FOURS * 4, four / FOURS);
-          to[0] = static_cast<uint32_t>(two[i].word[0]), to[1] = static_cast<uint32_t>(two[i].word[1]);
+          to[0] = static_cast<uint32_t>(two[i].word[0]), to[2] = static_cast<uint32_t>(two[i].word[1]);
         }
       }
     }
