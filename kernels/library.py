@@ -143,14 +143,3 @@ def _launch(function: Callable[..., Any], inputs: tuple[Any, ...]) -> Any:
         return function(*inputs)
     with torch.cuda.device(device):
         return function(*inputs)
-
-
-def layernorm_backward(
-    gradient: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float
-) -> tuple[Any, ...]:
-    """Return the gradients of x, weight and bias of a layernorm over the last axis. It recomputes mean and scale."""
-    shape = list(x.shape[-1:])
-    _, mean, scale = torch.ops.aten.native_layer_norm(x, shape, weight, bias, eps)
-    return torch.ops.aten.native_layer_norm_backward(
-        gradient.contiguous(), x, shape, mean, scale, weight, bias, [True] * 3
-    )

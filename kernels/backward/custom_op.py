@@ -56,7 +56,7 @@ def _twice(chain: Callable[..., Any]) -> Callable[..., tuple[Any, ...]]:
     return backward
 
 
-define(
+_softmax = define(
     SOFTMAX_BACKWARD,
     "Tensor gradient, Tensor probabilities, float scale",
     check=_check_softmax,
@@ -65,7 +65,7 @@ define(
     save=lambda inputs, _: inputs[:2],
     backward=_twice(softmax_backward_chain),
 )
-define(
+_layernorm = define(
     LAYERNORM_BACKWARD,
     "Tensor gradient, Tensor x, Tensor weight, float eps",
     check=_check_layernorm,
@@ -74,7 +74,7 @@ define(
     save=lambda inputs, _: inputs[:3],
     backward=_twice(layernorm_backward_chain),
 )
-define(
+_gelu = define(
     GELU_BACKWARD,
     "Tensor gradient, Tensor x",
     check=_check_gelu,
@@ -83,3 +83,18 @@ define(
     save=lambda inputs, _: inputs,
     backward=_twice(gelu_backward_chain),
 )
+
+
+def softmax_backward(gradient: torch.Tensor, probabilities: torch.Tensor, scale: float) -> torch.Tensor:
+    """Return the gradient of the scores of causal probabilities (..., Tq, Tk). Raises ValueError, TypeError."""
+    return _softmax(gradient, probabilities, scale, SOFTMAX_BACKWARD.best)
+
+
+def layernorm_backward(gradient: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, eps: float) -> tuple[Any, ...]:
+    """Return the gradients of x (..., C), weight and bias (C,). Raises ValueError, TypeError."""
+    return _layernorm(gradient, x, weight, eps, LAYERNORM_BACKWARD.best)
+
+
+def gelu_backward(gradient: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """Return the gradient of x (..., C). Raises ValueError, TypeError."""
+    return _gelu(gradient, x, GELU_BACKWARD.best)

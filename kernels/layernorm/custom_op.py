@@ -4,8 +4,9 @@ from typing import Any
 
 import torch
 
+from kernels.backward.custom_op import layernorm_backward
 from kernels.layernorm.op import LAYERNORM, layernorm_chain
-from kernels.library import check_dtypes, check_shapes, define, layernorm_backward
+from kernels.library import check_dtypes, check_shapes, define
 
 
 def _check(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float) -> None:
@@ -23,8 +24,7 @@ def _chain(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float
 
 
 def _backward(saved: Any, numbers: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
-    x, weight, bias = saved
-    return (*layernorm_backward(gradient, x, weight, bias, *numbers), None)
+    return (*layernorm_backward(gradient, *saved, *numbers), None)
 
 
 _layernorm = define(
@@ -33,7 +33,7 @@ _layernorm = define(
     check=_check,
     empty=_empty,
     chain=_chain,
-    save=lambda inputs, _: inputs[:3],
+    save=lambda inputs, _: inputs[:2],
     backward=_backward,
 )
 

@@ -4,8 +4,9 @@ from typing import Any
 
 import torch
 
+from kernels.backward.custom_op import layernorm_backward
 from kernels.layernorm.op import layernorm_chain
-from kernels.library import check_dtypes, check_shapes, define, layernorm_backward
+from kernels.library import check_dtypes, check_shapes, define
 from kernels.residual_layernorm.op import RESIDUAL_LAYERNORM
 
 
@@ -25,12 +26,11 @@ def _chain(x: torch.Tensor, y: torch.Tensor, weight: torch.Tensor, bias: torch.T
 
 
 def _save(inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> tuple[torch.Tensor, ...]:
-    return outputs[0], *inputs[2:4]
+    return outputs[0], inputs[2]
 
 
 def _backward(saved: Any, numbers: Any, of_residual: torch.Tensor, of_out: torch.Tensor) -> tuple[Any, ...]:
-    residual, weight, bias = saved
-    of_x, of_weight, of_bias = layernorm_backward(of_out, residual, weight, bias, *numbers)
+    of_x, of_weight, of_bias = layernorm_backward(of_out, *saved, *numbers)
     of_x = of_x + of_residual
     return of_x, of_x.clone(), of_weight, of_bias, None
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 
+from kernels.backward.custom_op import softmax_backward
 from kernels.library import check_dtypes, check_shapes, define
 from kernels.softmax.op import SOFTMAX, causal_chain
 
@@ -23,6 +24,8 @@ def _chain(scores: torch.Tensor, scale: float) -> torch.Tensor:
 
 def _backward(saved: Any, numbers: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
     (probabilities,), (scale,) = saved, numbers
+    if gradient.dtype is not torch.float16:
+        return softmax_backward(gradient, probabilities, scale), None
     weighted = gradient * probabilities
     return (weighted - probabilities * weighted.sum(-1, keepdim=True)) * scale, None
 
