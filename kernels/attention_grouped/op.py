@@ -179,25 +179,28 @@ class _Wide(NamedTuple):
     exponent: Any
     unit: float
     in_bf16: bool
+    on_tensor_cores: bool
 
     @classmethod
-    def of(cls, inputs: tuple[Any, ...]) -> _Wide:
+    def of(cls, inputs: tuple[Any, ...], variant: Variant) -> _Wide:
         q, k, v, spans, scale = inputs
         in_bf16 = dtype_name(q.dtype) == "bfloat16"
+        on_tensor_cores = in_bf16 or variant.precision == "tf32"
         q, k, v = (value.double().nan_to_num(0.0, posinf=0.0, neginf=0.0) for value in (q, k, v))
         k, v = _shared(k, q.shape[1]), _shared(v, q.shape[1]).abs()
         weights, visible = _weights(q, k, spans, scale)
-        unit = 2.0**-22 if in_bf16 else 2.0**-24
+        unit = 2.0**-22 if on_tensor_cores else 2.0**-24
         largest = scale * q.norm(dim=-1, keepdim=True) * k.norm(dim=-1).amax(-1)[..., None, None]
         exponent = (k.shape[-1] + 16) * unit * largest
-        return cls(weights.masked_fill(~visible, 0.0), v, largest, exponent, unit, in_bf16)
+        weights = weights.masked_fill(~visible, 0.0)
+        return cls(weights, v, largest, exponent, unit, in_bf16, on_tensor_cores)
 
 
 def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], variant: Variant) -> tuple[Any, ...]:
     """Return the allowed error of every output, see TOLERANCE_WHY."""
-    weights, v, largest, exponent, unit, in_bf16 = _Wide.of(inputs)
+    weights, v, largest, exponent, unit, in_bf16, on_tensor_cores = _Wide.of(inputs, variant)
     keys = v.shape[2]
-    relative = max(DEVIATIONS * math.sqrt(keys), keys / 16 if in_bf16 else 0) * unit + 32 * 2.0**-24
+    relative = max(DEVIATIONS * math.sqrt(keys), keys / 16 if on_tensor_cores else 0) * unit + 32 * 2.0**-24
     if variant.kind in ("torch", "compile"):
         exponent = exponent + (2.0**-7 if in_bf16 else 2.0**-20) * largest
         relative += 2.0**-6 if in_bf16 else 2.0**-20
@@ -212,7 +215,7 @@ def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], variant:
 
 def error_spread(inputs: tuple[Any, ...], references: tuple[Any, ...], variant: Variant) -> tuple[Spread, ...]:
     """Return the spread of errors for values with random signs, see weighted_sum_spread."""
-    weights, v, _, exponent, unit, in_bf16 = _Wide.of(inputs)
+    weights, v, _, exponent, unit, in_bf16, _ = _Wide.of(inputs, variant)
     squares = weights.square()
     root, own = (squares @ v.square()).sqrt(), squares.sum(-1, keepdim=True).sqrt()
     spread = weighted_sum_spread(
@@ -390,6 +393,37 @@ VARIANTS = (
         dtypes=BF16,
         no_tunables="the registers of a warpgroup and the shared memory of a block set its tile",
     ),
+    cuda_variant(
+        "attention_grouped",
+        "v08_ring",
+        "wgmma, and TMA into a ring; with heads of 128 the next scores are multiplied during a tile's softmax",
+        minimum_bytes,
+        hypotheses=(
+            Hypothesis(TIME, "v07_wgmma", high=0.7, dtypes=BF16),
+            Hypothesis(TIME, "sdpa_cudnn", high=0.95, dtypes=BF16),
+            Hypothesis(TIME, "sdpa_cudnn", high=0.95, dtypes=BF16, shape="b1_t4096", counters=False),
+            Hypothesis(TIME, "sdpa_cudnn", high=0.95, dtypes=BF16, shape="b8_t1024_hs64", counters=False),
+            Hypothesis(TIME, "sdpa_cudnn", high=0.95, dtypes=BF16, shape="b1_t1024", counters=False),
+        ),
+        dtypes=BF16,
+        tunables={"ATTENTION_GROUPED_V08_AHEAD": (128, 256)},
+    ),
+    cuda_variant(
+        "attention_grouped",
+        "v09_split_tf32",
+        "fp32 by mma.sync: three products of TF32 for one of fp32, weights in registers",
+        minimum_bytes,
+        hypotheses=(
+            Hypothesis(TIME, "v06_large_tile", high=0.65, dtypes=FP32),
+            Hypothesis(TIME, "sdpa_efficient", high=0.75, dtypes=FP32),
+            Hypothesis(TIME, "sdpa_efficient", high=0.75, dtypes=FP32, shape="b1_t4096", counters=False),
+            Hypothesis(TIME, "sdpa_efficient", high=0.9, dtypes=FP32, shape="b8_t1024_hs64", counters=False),
+            Hypothesis(TIME, "sdpa_efficient", high=0.9, dtypes=FP32, shape="b1_t1024", counters=False),
+        ),
+        dtypes=FP32,
+        precision="tf32",
+        tunables={"ATTENTION_GROUPED_V09_KEYS": (64, 32)},
+    ),
 )
 
 DECODE_VARIANTS = (
@@ -447,14 +481,16 @@ DECODE_VARIANTS = (
         hypotheses=(
             Hypothesis(TIME, "sdpa_flash", high=0.95, dtypes=BF16),
             Hypothesis(TIME, "sdpa_flash", high=0.95, dtypes=BF16, shape="b1_t1024", counters=False),
+            Hypothesis(TIME, "sdpa_cudnn", high=1.0, dtypes=BF16),
+            Hypothesis(TIME, "sdpa_cudnn", high=0.98, dtypes=BF16, shape="b1_t8192", counters=False),
             Hypothesis(TIME, "floor", high=1.25, dtypes=BF16),
             Hypothesis("tensor_active_frac", high=0.15, dtypes=BF16),
         ),
         dtypes=BF16,
         tunables={
-            "ATTENTION_GROUPED_V05_WARPS": (4, 2, 8),
+            "ATTENTION_GROUPED_V05_WARPS": (8, 4, 11),
             "ATTENTION_GROUPED_V05_RESIDENT": (12, 8),
-            "ATTENTION_GROUPED_V05_FEW": (8, 4),
+            "ATTENTION_GROUPED_V05_FEW": (11, 8),
             "ATTENTION_GROUPED_V05_HINT": (0, 1),
         },
     ),

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <type_traits>
 
 #include "../attention_decode/decode.cuh"
 #include "check.cuh"
@@ -21,13 +22,13 @@
 cudaError_t attention_grouped_v03_split(const AttentionGroupedCall& call);  // runs what this rung does not take
 
 #ifndef ATTENTION_GROUPED_V05_WARPS
-#define ATTENTION_GROUPED_V05_WARPS 4
+#define ATTENTION_GROUPED_V05_WARPS 8
 #endif
 #ifndef ATTENTION_GROUPED_V05_RESIDENT
 #define ATTENTION_GROUPED_V05_RESIDENT 12
 #endif
 #ifndef ATTENTION_GROUPED_V05_FEW
-#define ATTENTION_GROUPED_V05_FEW 8
+#define ATTENTION_GROUPED_V05_FEW 11
 #endif
 #ifndef ATTENTION_GROUPED_V05_HINT
 #define ATTENTION_GROUPED_V05_HINT 0
@@ -77,11 +78,12 @@ __device__ __forceinline__ uint4 load_16(const __nv_bfloat16* from) {
 #endif
 }
 
-// What one warp found, or one block: values weighted by 2^(score - largest), their largest score and their sum.
+// What one warp found: values weighted by 2^(score - largest), their largest score and their sum. What the block found
+// takes the place of its first warp's values, and has extremes of its own.
 template <int D>
 struct Found {
   float values[HEADS][D];
-  float extremes[HEADS][2];
+  float extremes[HEADS][2], of_block[HEADS][2];
 };
 }  // namespace
 
@@ -217,14 +219,15 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS<D, WARPS>)
           found[warp].values[four * 2 + h][c * 64 + row * 8 + i] = out[c][i / 2][i % 2 * 2 + h];
   __syncthreads();
 
-  // merges `from(i)` for i below `of`: column `column` of head h
-  const auto merge = [&](int h, int column, int of, auto from) {
+  // merges `from(i)` for i below `of`, of warps or of blocks: column `column` of head h
+  const auto merge = [&](int h, int column, int of, auto from, auto blocks) {
+    const auto extremes = [&](int i) { return decltype(blocks)::value ? from(i)->of_block[h] : from(i)->extremes[h]; };
     Partial<1> merged;
-    for (int i = 0; i < of; ++i) merged.largest = fmaxf(merged.largest, from(i)->extremes[h][0]);
+    for (int i = 0; i < of; ++i) merged.largest = fmaxf(merged.largest, extremes(i)[0]);
     const float base = exponent_base(merged.largest);
     for (int i = 0; i < of; ++i) {
-      const float factor = exp2_fast(from(i)->extremes[h][0] - base);
-      merged.sum += factor * from(i)->extremes[h][1];
+      const float factor = exp2_fast(extremes(i)[0] - base);
+      merged.sum += factor * extremes(i)[1];
       merged.value[0] += factor * from(i)->values[h][column];
     }
     return merged;
@@ -233,22 +236,22 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS<D, WARPS>)
     in.out[(static_cast<int64_t>(batch) * in.heads + first_head + h) * D + column] =
         from_float<__nv_bfloat16>(sees ? merged.value[0] / merged.sum : 0.0f);
   };
-  __shared__ Found<D> own;
   for (int at = threadIdx.x; at < count * D; at += THREADS) {
     const int h = at / D, column = at % D;
-    const Partial<1> merged = merge(h, column, WARPS, [&](int i) { return found + i; });
+    const Partial<1> merged = merge(h, column, WARPS, [&](int i) { return found + i; }, std::false_type());
     if (parts == 1) {
       write(h, column, merged);
     } else {
-      own.values[h][column] = merged.value[0];
-      if (column == 0) own.extremes[h][0] = merged.largest, own.extremes[h][1] = merged.sum;
+      found->values[h][column] = merged.value[0];  // this thread alone reads this place
+      if (column == 0) found->of_block[h][0] = merged.largest, found->of_block[h][1] = merged.sum;
     }
   }
   if (parts == 1) return;
   auto cluster = cooperative_groups::this_cluster();
   cluster.sync();
   for (int at = part * THREADS + threadIdx.x; at < count * D; at += parts * THREADS)
-    write(at / D, at % D, merge(at / D, at % D, parts, [&](int i) { return cluster.map_shared_rank(&own, i); }));
+    write(at / D, at % D,
+          merge(at / D, at % D, parts, [&](int i) { return cluster.map_shared_rank(found, i); }, std::true_type()));
   cluster.sync();  // no block ends while others read its memory
 #endif
 }
@@ -298,7 +301,7 @@ cudaError_t launch(const AttentionGroupedCall& call) {
     return status;
   const int bundles = (call.heads / call.key_heads - 1) / HEADS + 1;
   const int most = BLOCKS<D, MANY_WARPS> * multiprocessors / (call.batch * call.key_heads * bundles);
-  const bool few = most > MOST && call.keys > MOST * MANY_WARPS * TILE;
+  const bool few = most >= MOST && call.keys > MOST * MANY_WARPS * TILE;
   return few ? launch_split<D, FEW_WARPS>(call, bundles, MOST) : launch_split<D, MANY_WARPS>(call, bundles, most);
 }
 }  // namespace
