@@ -371,35 +371,10 @@ VARIANTS = (
     ),
     cuda_variant(
         "attention_grouped",
-        "v06_large_tile",
-        "fp32: 8 queries by 8 columns in registers, tiles arrive while others are used",
-        minimum_bytes,
-        hypotheses=(
-            Hypothesis(TIME, "sdpa_efficient", high=0.95, dtypes=FP32),
-            Hypothesis(TIME, "floor", high=1.5, dtypes=FP32),
-        ),
-        dtypes=FP32,
-        tunables={"ATTENTION_GROUPED_V06_UNROLL": (2, 1, 4)},
-    ),
-    cuda_variant(
-        "attention_grouped",
-        "v07_wgmma",
-        "wgmma: three warpgroups share the keys of one key head, and a product runs on into the next tile",
-        minimum_bytes,
-        hypotheses=(
-            Hypothesis(TIME, "v02_mma", high=0.7, dtypes=BF16),
-            Hypothesis(TIME, "sdpa_cudnn", high=1.0, dtypes=BF16),
-        ),
-        dtypes=BF16,
-        no_tunables="the registers of a warpgroup and the shared memory of a block set its tile",
-    ),
-    cuda_variant(
-        "attention_grouped",
         "v08_ring",
         "wgmma, and TMA into a ring; with heads of 128 the next scores are multiplied during a tile's softmax",
         minimum_bytes,
         hypotheses=(
-            Hypothesis(TIME, "v07_wgmma", high=0.7, dtypes=BF16),
             Hypothesis(TIME, "sdpa_cudnn", high=0.95, dtypes=BF16),
             Hypothesis(TIME, "sdpa_cudnn", high=0.95, dtypes=BF16, shape="b1_t4096", counters=False),
             Hypothesis(TIME, "sdpa_cudnn", high=0.95, dtypes=BF16, shape="b8_t1024_hs64", counters=False),
@@ -414,7 +389,6 @@ VARIANTS = (
         "fp32 by mma.sync: three products of TF32 for one of fp32, weights in registers",
         minimum_bytes,
         hypotheses=(
-            Hypothesis(TIME, "v06_large_tile", high=0.65, dtypes=FP32),
             Hypothesis(TIME, "sdpa_efficient", high=0.75, dtypes=FP32),
             Hypothesis(TIME, "sdpa_efficient", high=0.75, dtypes=FP32, shape="b1_t4096", counters=False),
             Hypothesis(TIME, "sdpa_efficient", high=0.9, dtypes=FP32, shape="b8_t1024_hs64", counters=False),
@@ -550,8 +524,8 @@ ATTENTION_GROUPED = register(
             (1, 2, 1, 1000, 1000, 64),
         ),
         variants={variant.name: variant for variant in VARIANTS},
-        best="v06_large_tile",
-        best_by_dtype={"bfloat16": "v07_wgmma"},
+        best="v09_split_tf32",
+        best_by_dtype={"bfloat16": "v08_ring"},
         compute_bound=True,
         **_SAME,  # type: ignore[arg-type]
     )

@@ -3,10 +3,10 @@
 // Shapes   q (B, nh, Tq, hs), k, v (B, nkv, Tk, hs) fp32 with any strides of batch, head and token, out (B, Tq, nh, hs).
 // Needs    fp32, hs 64 or 128, 16-byte aligned tokens; sm_80 and up to 108 KB of shared memory per block, or v01 runs
 // Moves    q and out once, visible keys and values once through DRAM; through L2 once for each head and 64 queries.
-// Versus   v06: 64 FMAs of a warp are a fortieth of an instruction of the tensor cores. A part that is left out is below
-//          2^-22 of a product, so the error is that of fp32. Weights stay in registers: columns of the first product
-//          are the summed axis of the second in any order.
-// Source   v06; CUTLASS' OpMultiplyAddFastF32, which PyTorch's memory-efficient attention uses in fp32; Ootomo and
+// Versus   v01: one instruction of the tensor cores has 1,024 multiply-adds, an FMA of a warp 32. What three products
+//          leave out is below 2^-22 of a product, as a few roundings of fp32 are. Weights stay in registers: columns of
+//          the first product are the summed axis of the second in any order.
+// Source   v01; CUTLASS' OpMultiplyAddFastF32, which PyTorch's memory-efficient attention uses in fp32; Ootomo and
 //          Yokota 2022, "Recovering single precision accuracy from Tensor Cores"
 #include <cstdint>
 

@@ -221,8 +221,8 @@ def grouped_variant(dtype: torch.dtype, capability: int, queries: int) -> str:
     if queries == 1:
         return "v05_cluster" if dtype == torch.bfloat16 and hopper else "v03_split"
     if dtype == torch.float32:
-        return "v06_large_tile" if ampere else "v01_tiled"
-    return "v07_wgmma" if hopper else "v02_mma" if ampere else "v01_tiled"
+        return "v09_split_tf32" if ampere else "v01_tiled"
+    return "v08_ring" if hopper else "v02_mma" if ampere else "v01_tiled"
 
 
 def _unfit(q: torch.Tensor, k: torch.Tensor, capability: int) -> str:
@@ -291,7 +291,7 @@ def _fused(
         if queries == 1:
             return attention_decode(q, k, v, scale).transpose(1, 2)
         variant = attention_variant(q.dtype, capability)
-        in_place = q.is_contiguous() or variant != "v06_small"  # else one copy a tensor costs more than v07_wgmma
+        in_place = q.is_contiguous() or variant != "v06_small"  # else one copy a tensor costs more than v08_ring
         if variant and in_place and math.isclose(scale, ATTENTION_SCALE, rel_tol=1e-6):
             k, v = _of_its_own_keys(q, k, v)
             return attention(q, k, v, variant).transpose(1, 2).contiguous()

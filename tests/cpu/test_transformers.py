@@ -247,8 +247,8 @@ def test_rungs_are_chosen_by_capability():
         "v04_mma",
     ]
     assert [ours.attention_variant(fp32, sm) for sm in (75, 80, 90)] == ["", "v03_tiled", "v03_tiled"]
-    assert [ours.grouped_variant(bf16, sm, 5) for sm in (75, 80, 90)] == ["v01_tiled", "v02_mma", "v07_wgmma"]
-    assert [ours.grouped_variant(fp32, sm, 5) for sm in (75, 80, 90)] == ["v01_tiled", *["v06_large_tile"] * 2]
+    assert [ours.grouped_variant(bf16, sm, 5) for sm in (75, 80, 90)] == ["v01_tiled", "v02_mma", "v08_ring"]
+    assert [ours.grouped_variant(fp32, sm, 5) for sm in (75, 80, 90)] == ["v01_tiled", *["v09_split_tf32"] * 2]
     assert [ours.grouped_variant(bf16, sm, 1) for sm in (75, 80, 90)] == ["v03_split", "v03_split", "v05_cluster"]
     assert ours.grouped_variant(fp32, 90, 1) == "v03_split"
 
@@ -257,7 +257,7 @@ def test_rungs_are_chosen_by_capability():
     ("strided", "dtype", "capability", "rung"),
     [
         (False, torch.bfloat16, 90, "v06_small"),
-        (True, torch.bfloat16, 90, "v07_wgmma"),
+        (True, torch.bfloat16, 90, "v08_ring"),
         (True, torch.bfloat16, 80, "v04_mma"),
         (True, torch.float32, 90, "v03_tiled"),
     ],
