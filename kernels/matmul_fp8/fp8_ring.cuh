@@ -1,17 +1,21 @@
-// What v04, v05, v06 and v08 of matmul_fp8 share: blocks that stay on their SM, tiles of 128 x 256, a thread that feeds
-// a ring of stages, and two warpgroups that multiply. Two blocks of a cluster can share a tile of the weight. The
-// including file defines RING_PEERS, RING_STAGES and RING_GROUP_ROWS.
+// What v04, v05, v06 and v08 of matmul_fp8 share: blocks that stay on their SM, a thread that feeds a ring of stages,
+// and two warpgroups that multiply. Two blocks of a cluster can share a tile of an operand. The including file defines
+// RING_COLUMNS (of a tile), RING_STAGES, RING_BUFFERS, RING_GROUP_ROWS, RING_PEERS, RING_ACROSS and RING_EARLY.
 #pragma once
 
 #include <algorithm>
 
 #include "fp8_tile.cuh"
 
-constexpr int BN = 256, PEERS = RING_PEERS, STAGES = RING_STAGES;  // PEERS: blocks of a cluster, one below the other
+constexpr int BN = RING_COLUMNS, STAGES = RING_STAGES;
+constexpr int PEERS = RING_PEERS;          // blocks of a cluster
+constexpr bool ACROSS = RING_ACROSS != 0;  // they share rows of `a`; else rows of the weight
+constexpr int ROWS = ACROSS ? BM : BM * PEERS, COLUMNS = ACROSS ? BN * PEERS : BN;      // of the tiles of a cluster
+constexpr int A_BOX = ACROSS ? BM / PEERS : BM, WEIGHT_BOX = ACROSS ? BN : BN / PEERS;  // rows that a block loads
 constexpr int THREADS = 128 * (CONSUMERS + 1);
-constexpr int BUFFERS = 2;                                    // pieces of 64 x 64 outputs that a warpgroup stages
+constexpr int BUFFERS = RING_BUFFERS;                         // pieces of 64 x 64 outputs that a warpgroup stages
 [[maybe_unused]] constexpr int GROUP_ROWS = RING_GROUP_ROWS;  // tile rows of a cluster that stay together in L2
-constexpr uint32_t A_BYTES = BM * BK, PART_BYTES = BN / PEERS * BK, STAGE_BYTES = A_BYTES + BN * BK;
+constexpr uint32_t A_BYTES = BM * BK, STAGE_BYTES = A_BYTES + BN * BK;
 constexpr uint32_t OUT_BYTES = BUFFERS * 64 * 128;  // per consumer
 constexpr uint32_t SHARED_BYTES = 1024 + STAGES * (STAGE_BYTES + 16) + CONSUMERS * OUT_BYTES;
 static_assert(SHARED_BYTES <= 227 * 1024 && (PEERS == 1 || PEERS == 2));
@@ -64,6 +68,16 @@ __device__ __forceinline__ void load_box_for_all(uint32_t to, const CUtensorMap*
       : "memory");
 }
 
+// Whether the phase of a barrier has ended, for a whole warp.
+__device__ __forceinline__ bool is_ready(uint32_t barrier, uint32_t parity) {
+  uint32_t ready;
+  asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+               : "=r"(ready)
+               : "r"(barrier), "r"(parity)
+               : "memory");
+  return __all_sync(0xffffffffU, ready) != 0;
+}
+
 // Marks a stage as read in all blocks that fill it. Call it in a whole warpgroup.
 __device__ __forceinline__ void give_back(uint32_t empty) {
   const int thread = threadIdx.x % 128;
@@ -76,8 +90,8 @@ __device__ __forceinline__ void give_back(uint32_t empty) {
 
 // What a warpgroup that multiplies knows: its tiles, the steps of each, and where in shared memory its data are.
 struct RingTiles {
-  TileOrder<GROUP_ROWS, BM * PEERS, BN> order;
-  int tiles, stride, steps, first_row;
+  TileOrder<GROUP_ROWS, ROWS, COLUMNS> order;
+  int tiles, stride, steps, first_row, first_column;
   uint32_t a, weight, full, empty, staged;
   Ring<STAGES> ring;
 
@@ -85,10 +99,17 @@ struct RingTiles {
   __device__ __forceinline__ void place(int tile, int& row, int& column) const {
     order.place(tile, row, column);
     row += first_row;
+    column += first_column;
   }
 
-  // Waits for a stage and starts its products.
-  __device__ __forceinline__ void start_step(float (&sums)[BN / 2], bool keep) const {
+  // Waits for a stage and starts its products. If it is not there yet, the stage before, whose barrier is `before`, is
+  // given back as soon as its products have ended.
+  __device__ __forceinline__ void start_step(float (&sums)[BN / 2], bool keep, uint32_t& before) const {
+    if (RING_EARLY && before && !is_ready(full + 8 * ring.stage, ring.phase)) {
+      wait_multiply<0>();
+      give_back(before);
+      before = 0;
+    }
     wait_barrier(full + 8 * ring.stage, ring.phase);
     begin_multiply();
     multiply_step(sums, a + ring.stage * STAGE_BYTES, weight + ring.stage * STAGE_BYTES, keep);
@@ -103,7 +124,7 @@ struct RingTiles {
     ring.advance();
   }
 
-  __device__ __forceinline__ void end_tile(uint32_t before) const {
+  __device__ __forceinline__ void end_tile(uint32_t before) {
     wait_multiply<0>();
     give_back(before);
   }
@@ -117,7 +138,8 @@ __device__ __forceinline__ void run_ring(const RingMaps& maps, int m, int n, int
   const uint32_t staged = stages + STAGES * STAGE_BYTES, full = staged + CONSUMERS * OUT_BYTES;
   const uint32_t empty = full + 8 * STAGES;
   const int rank = PEERS == 1 ? 0 : peer_rank(), clusters = gridDim.x / PEERS;
-  const TileOrder<GROUP_ROWS, BM * PEERS, BN> order{(m + BM * PEERS - 1) / (BM * PEERS), (n + BN - 1) / BN};
+  const TileOrder<GROUP_ROWS, ROWS, COLUMNS> order{(m + ROWS - 1) / ROWS, (n + COLUMNS - 1) / COLUMNS};
+  const int first_row = ACROSS ? 0 : rank * BM, first_column = ACROSS ? rank * BN : 0;
   const int tiles = order.rows * order.columns, steps = (k + BK - 1) / BK;
   const int group = __shfl_sync(0xffffffffU, threadIdx.x / 128, 0);  // tells the compiler that a warp has one group
 
@@ -137,12 +159,15 @@ __device__ __forceinline__ void run_ring(const RingMaps& maps, int m, int n, int
           wait_barrier(empty + 8 * ring.stage, ring.phase);  // of all blocks of the cluster
           const uint32_t barrier = full + 8 * ring.stage, to = stages + ring.stage * STAGE_BYTES;
           expect_bytes(barrier, STAGE_BYTES);  // boxes beyond the edge are filled with zeros and counted in full
-          load_box(to, &maps.a, barrier, step * BOX, row + rank * BM);
-          if constexpr (PEERS == 1)
-            load_box(to + A_BYTES, &maps.weight, barrier, step * BOX, column);
+          if constexpr (PEERS > 1 && ACROSS)
+            load_box_for_all(to + rank * A_BOX * BK, &maps.a, barrier, step * BOX, row + rank * A_BOX);
           else
-            load_box_for_all(to + A_BYTES + rank * PART_BYTES, &maps.weight, barrier, step * BOX,
-                             column + rank * (BN / PEERS));
+            load_box(to, &maps.a, barrier, step * BOX, row + first_row);
+          if constexpr (PEERS > 1 && !ACROSS)
+            load_box_for_all(to + A_BYTES + rank * WEIGHT_BOX * BK, &maps.weight, barrier, step * BOX,
+                             column + rank * WEIGHT_BOX);
+          else
+            load_box(to + A_BYTES, &maps.weight, barrier, step * BOX, column + first_column);
           ring.advance();
         }
       }
@@ -154,7 +179,8 @@ __device__ __forceinline__ void run_ring(const RingMaps& maps, int m, int n, int
                       tiles,
                       clusters,
                       steps,
-                      rank * BM + group * 64,
+                      first_row + group * 64,
+                      first_column,
                       stages + group * 64 * BK,
                       stages + A_BYTES,
                       full,
@@ -180,7 +206,7 @@ struct InTensorCores {
       float sums[BN / 2];
       uint32_t before = 0;
       for (int step = 0; step < at.steps; ++step) {
-        at.start_step(sums, step > 0);
+        at.start_step(sums, step > 0, before);
         at.end_step(before);
       }
       at.end_tile(before);
@@ -198,11 +224,11 @@ static inline cudaError_t prepare_ring(const MatmulFp8Call& call, RingMaps& maps
   int sm_count = 0;
   if (const cudaError_t status = hopper_multiprocessors(sm_count)) return status;
   if (sm_count == 0) return cudaErrorNotSupported;
-  if (!make_fp8_map(maps.a, call.a, call.m, call.k, BM) ||
-      !make_fp8_map(maps.weight, call.weight, call.n, call.k, BN / PEERS) ||
+  if (!make_fp8_map(maps.a, call.a, call.m, call.k, A_BOX) ||
+      !make_fp8_map(maps.weight, call.weight, call.n, call.k, WEIGHT_BOX) ||
       !make_map(maps.out, call.out, call.m, call.n, call.n, 64, BOX))
     return cudaErrorInvalidValue;
-  const int tiles = (call.m + BM * PEERS - 1) / (BM * PEERS) * ((call.n + BN - 1) / BN);
+  const int tiles = (call.m + ROWS - 1) / ROWS * ((call.n + COLUMNS - 1) / COLUMNS);
   grid = {std::min(tiles, sm_count / PEERS) * PEERS, THREADS};
   return cudaSuccess;
 }

@@ -24,37 +24,50 @@ inline bool make_fp8_map(CUtensorMap& map, const void* matrix, int rows, int k, 
 #define SUMS_8(i)                                                                                             \
   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), \
       "+f"(d[i + 7])
-#define SUMS_64(i)                                                                                          \
-  SUMS_8(i), SUMS_8(i + 8), SUMS_8(i + 16), SUMS_8(i + 24), SUMS_8(i + 32), SUMS_8(i + 40), SUMS_8(i + 48), \
-      SUMS_8(i + 56)
+#define SUMS_32(i) SUMS_8(i), SUMS_8(i + 8), SUMS_8(i + 16), SUMS_8(i + 24)
+#define SUMS_64(i) SUMS_32(i), SUMS_32(i + 32)
+#define NAMES_64                                                                                                   \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, " \
+  "%24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, " \
+  "%46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define NAMES_96                                                                                                \
+  NAMES_64                                                                                                      \
+  ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, " \
+  "%85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define NAMES_128                                                                                              \
+  NAMES_96                                                                                                     \
+  ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, %112, %113, " \
+  "%114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 
 // d (64 x N) += a (64 x 32) x b (N x 32)^T, e4m3 in shared memory, K contiguous in both. With `keep` 0, d = instead of
 // d +=. A whole warpgroup calls it, after begin_multiply(). The tensor cores keep about 14 bits of a sum: each product
 // and the sum so far lose what is below 2^-13 of the largest of them.
 __device__ __forceinline__ void multiply_fp8(float (&d)[64], uint64_t a, uint64_t b, int keep) {
-  asm volatile(
-      "{ .reg .pred p; setp.ne.b32 p, %66, 0; wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3 {%0, %1, %2, %3, "
-      "%4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, "
-      "%27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, "
-      "%49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, %64, %65, p, 1, 1; }"
-      : SUMS_64(0)
-      : "l"(a), "l"(b), "r"(keep));
+  asm volatile("{ .reg .pred p; setp.ne.b32 p, %66, 0; wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3 {" NAMES_64
+               "}, %64, %65, p, 1, 1; }"
+               : SUMS_64(0)
+               : "l"(a), "l"(b), "r"(keep));
+}
+
+__device__ __forceinline__ void multiply_fp8(float (&d)[96], uint64_t a, uint64_t b, int keep) {
+  asm volatile("{ .reg .pred p; setp.ne.b32 p, %98, 0; wgmma.mma_async.sync.aligned.m64n192k32.f32.e4m3.e4m3 {" NAMES_96
+               "}, %96, %97, p, 1, 1; }"
+               : SUMS_64(0), SUMS_32(64)
+               : "l"(a), "l"(b), "r"(keep));
 }
 
 __device__ __forceinline__ void multiply_fp8(float (&d)[128], uint64_t a, uint64_t b, int keep) {
   asm volatile(
-      "{ .reg .pred p; setp.ne.b32 p, %130, 0; wgmma.mma_async.sync.aligned.m64n256k32.f32.e4m3.e4m3 {%0, %1, %2, %3, "
-      "%4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, "
-      "%27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, "
-      "%49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, %67, %68, %69, %70, "
-      "%71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, "
-      "%93, %94, %95, %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
-      "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}, %128, %129, p, "
-      "1, 1; }"
+      "{ .reg .pred p; setp.ne.b32 p, %130, 0; wgmma.mma_async.sync.aligned.m64n256k32.f32.e4m3.e4m3 {" NAMES_128
+      "}, %128, %129, p, 1, 1; }"
       : SUMS_64(0), SUMS_64(64)
       : "l"(a), "l"(b), "r"(keep));
 }
 
+#undef NAMES_64
+#undef NAMES_96
+#undef NAMES_128
+#undef SUMS_32
 #undef SUMS_8
 #undef SUMS_64
 

@@ -230,6 +230,11 @@ def of_rows(a: Any, weight: Any, scale_a: Any, scale_weight: Any) -> tuple[Any, 
     )
 
 
+def of_no_axis(a: Any, weight: Any, scale_a: Any, scale_weight: Any) -> tuple[Any, ...]:
+    """Return the inputs with scales without an axis, which the compiler's tiles need."""
+    return a, weight, scale_a.reshape(()), scale_weight.reshape(())
+
+
 def _lt_blocks_cannot(shape: Shape, dtype: str) -> str:
     m, n, k = shape
     return "cuBLASLt takes whole blocks, K / 128 and M multiples of 4" if m % 4 or n % BLOCK or k % (4 * BLOCK) else ""
@@ -259,7 +264,7 @@ VARIANTS = (
         dtypes=FP8,
         captured=False,
     ),
-    tuned_variant("the fastest of cuBLASLt and the compiler's tiles", lt_fast, WHOLE, dtypes=FP8),
+    tuned_variant("the fastest of cuBLASLt and the compiler's tiles", lt_fast, WHOLE, lay_out=of_no_axis, dtypes=FP8),
     triton_variant(
         "matmul_fp8",
         "v07_triton",
@@ -295,7 +300,11 @@ VARIANTS = (
         "a thread feeds a ring of stages, two warpgroups share a tile of 128 x 256",
         _tiled_bytes(False, RING),
         hypotheses=(_bound(TIME, "v03_wgmma", high=0.9),),
-        tunables={"MATMUL_FP8_V04_GROUP_ROWS": (16, 8, 4), "MATMUL_FP8_V04_STAGES": (4, 3)},
+        tunables={
+            "MATMUL_FP8_V04_GROUP_ROWS": (16, 8, 32),
+            "MATMUL_FP8_V04_STAGES": (4, 3),
+            "MATMUL_FP8_V04_EARLY": (0, 1),
+        },
     ),
     _cuda(
         "v05_cluster",
@@ -305,7 +314,12 @@ VARIANTS = (
             _bound("achieved_flop_per_s", low=1450e12),
             _bound(TIME, "v04_ring", high=0.99),
         ),
-        tunables={"MATMUL_FP8_V05_GROUP_ROWS": (8, 4, 16), "MATMUL_FP8_V05_STAGES": (4, 3)},
+        tunables={
+            "MATMUL_FP8_V05_GROUP_ROWS": (8, 4, 16),
+            "MATMUL_FP8_V05_STAGES": (4, 3),
+            "MATMUL_FP8_V05_EARLY": (0, 1),
+            "MATMUL_FP8_V05_ACROSS": (0, 1),
+        },
     ),
     _cuda(
         "v08_late_write",
@@ -315,9 +329,15 @@ VARIANTS = (
             _bound("achieved_flop_per_s", low=1450e12),
             _bound(TIME, "v05_cluster", high=0.99, shape="square_4096", counters=False),
             _bound(TIME, "v05_cluster", high=0.97, shape="m2048_n24576_k1536", counters=False),
+            _bound(TIME, "v04_ring", high=0.97, shape="m2048_n24576_k1536", counters=False),
             *_as_fast_as_torch(),
         ),
-        tunables={"MATMUL_FP8_V08_GROUP_ROWS": (8, 4, 16), "MATMUL_FP8_V08_STAGES": (4, 3)},
+        tunables={
+            "MATMUL_FP8_V08_GROUP_ROWS": (16, 8, 32),
+            "MATMUL_FP8_V08_STAGES": (4, 3),
+            "MATMUL_FP8_V08_EARLY": (0, 1),
+            "MATMUL_FP8_V08_PEERS": (1, 2),
+        },
     ),
 )
 
@@ -350,7 +370,13 @@ BLOCK_VARIANTS = (
             _bound(TIME, "triton", high=0.8),
             *_as_fast_as_torch(_lt_blocks_cannot),
         ),
-        tunables={"MATMUL_FP8_V06_GROUP_ROWS": (8, 4, 16), "MATMUL_FP8_V06_TAIL": (0, 1, 2)},
+        tunables={
+            "MATMUL_FP8_V06_GROUP_ROWS": (16, 8, 32),
+            "MATMUL_FP8_V06_STAGES": (4, 3),
+            "MATMUL_FP8_V06_BUFFERS": (2, 1),
+            "MATMUL_FP8_V06_PEERS": (1, 2),
+            "MATMUL_FP8_V06_TAIL": (0, 1, 2),
+        },
     ),
 )
 

@@ -1,17 +1,27 @@
-// matmul_fp8 v08_late_write: v05, whose tiles wait in registers as bf16 and are written during the next one's products.
+// matmul_fp8 v08_late_write: v04, whose tiles wait in registers as bf16 and are written during the next one's products.
 // Shapes   a (M, K), weight (N, K) e4m3, one scale each, out (M, N) bf16, all row-major.
 // Needs    sm_90a, N % 16 == 0, K % 16 == 0, 16-byte aligned operands
-// Moves    (M*K * ceil(N / 256) + N*K * ceil(M / 256)) bytes through L2.
-// Versus   v05: there the tensor cores rest while a warpgroup writes its tile. Here they rest while it rounds its 128
+// Moves    (M*K * ceil(N / 256) + N*K * ceil(M / 128)) bytes through L2.
+// Versus   v04: there the tensor cores rest while a warpgroup writes its tile. Here they rest while it rounds its 128
 //          sums to 64 registers. One piece of 64 columns is written in each of the next four steps.
 // Source   the same idea as matmul v20, which keeps the sums of two tiles
 #ifndef MATMUL_FP8_V08_GROUP_ROWS
-#define MATMUL_FP8_V08_GROUP_ROWS 8
+#define MATMUL_FP8_V08_GROUP_ROWS 16
+#endif
+#ifndef MATMUL_FP8_V08_PEERS
+#define MATMUL_FP8_V08_PEERS 1
 #endif
 #ifndef MATMUL_FP8_V08_STAGES
 #define MATMUL_FP8_V08_STAGES 4
 #endif
-#define RING_PEERS 2
+#ifndef MATMUL_FP8_V08_EARLY
+#define MATMUL_FP8_V08_EARLY 0
+#endif
+#define RING_ACROSS 0
+#define RING_COLUMNS 256
+#define RING_BUFFERS 2
+#define RING_PEERS MATMUL_FP8_V08_PEERS
+#define RING_EARLY MATMUL_FP8_V08_EARLY
 #define RING_GROUP_ROWS MATMUL_FP8_V08_GROUP_ROWS
 #define RING_STAGES MATMUL_FP8_V08_STAGES
 #include "fp8_ring.cuh"
@@ -41,13 +51,15 @@ struct LateWrite {
       uint32_t before = 0;
 #pragma unroll
       for (int step = 0; step < PIECES; ++step) {
-        if (step < at.steps) at.start_step(sums, step > 0);
-        write(step);
-        if (step < at.steps) at.end_step(before);
+        if (step < at.steps) {
+          at.start_step(sums, step > 0, before);
+          at.end_step(before);
+        }
+        if (old_row < m) write(step);
       }
 #pragma unroll 1
       for (int step = PIECES; step < at.steps; ++step) {
-        at.start_step(sums, true);
+        at.start_step(sums, true, before);
         at.end_step(before);
       }
       at.end_tile(before);
