@@ -269,7 +269,7 @@ def predicted(
 
 def row_of(name: str, program: str, found: dict[str, Any], rival: dict[str, str]) -> dict[str, str]:
     """Return the row of one pair: its slopes, what was won, and what each prediction says."""
-    from analysis.formats.errors import InputError
+    from analysis.formats.errors import InputError, UsageError
     from tests.answer_key import score as scores
 
     gpu = next(on for one, on in scores.captured(name, program, "") if one == program)
@@ -289,7 +289,7 @@ def row_of(name: str, program: str, found: dict[str, Any], rival: dict[str, str]
                 ends = [float(replayed[end]) for end in ("predicted_low", "predicted_high") if replayed[end]]
                 rival = {what: scores.shown(of) for what, of in taken.simpler.items()}
                 rival |= {"replay": scores.shown(sum(ends) / 2)} if ends else {}
-        except (InputError, FileNotFoundError) as error:
+        except (InputError, UsageError, FileNotFoundError) as error:
             print(program, error, file=sys.stderr)
     replay = float(rival["replay"]) if rival.get("replay") else None
     row["predicted"] = scores.shown(predicted(found, change, taken, replay, gpu != found["gpu"]))
