@@ -58,7 +58,11 @@ def step_line(step: Step, start_up: StartUp | None) -> str:
     name = f"{'Steady step' if step.count > 1 else 'Step'} {text.shorten(of, 40)}".rstrip()
     line = f"{name} {duration(wall.p50)} ({steps}{spread}{seen})"
     if start_up is not None and start_up.ns > 0:
-        parts = ", ".join(f"{_STARTS[one.part]} {duration(one.ns)}" for one in start_up.parts[:3])
+        rest = start_up.ns - sum(one.ns for one in start_up.parts)
+        other = [f"other work {duration(rest)}"] if rest > start_up.ns / 2 else []
+        parts = ", ".join(
+            [*other, *(f"{_STARTS[one.part]} {duration(one.ns)}" for one in start_up.parts[: 3 - len(other)])]
+        )
         line += f". Start-up took {duration(start_up.ns)}" + (f" ({parts})" if parts else "")
     return line
 

@@ -90,8 +90,8 @@ def _parts(
     yield line(report.title or "Report", HEAD)
     low = detail.rows <= 3 and not detail.sentences
     for said in first.lines(report, 2 if detail.sentences else 1, 0 if low else first.BARS):
-        bar = said.startswith("  ")
-        yield Text(said, no_wrap=True, overflow="ellipsis") if bar else prose(said)
+        bar = "█" in said or "▏" in said
+        yield Text(said, no_wrap=True, overflow="ellipsis") if bar else prose(said.strip(), indent=said[:2].count(" "))
     yield from _trust(report)
     yield from _findings(report, tables, detail)
     for name, rows in _lists(report, tables):

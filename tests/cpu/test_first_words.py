@@ -7,7 +7,7 @@ import pytest
 from msgspec import structs
 
 from analysis import api
-from analysis.formats.report import Part, PartKind, Quantiles, Step
+from analysis.formats.report import Part, PartKind, Quantiles, StartUp, StartUpKind, StartUpPart, Step
 from analysis.page import first, markdown
 from analysis.tables.conditions import name_of_program, user_command
 
@@ -69,6 +69,13 @@ def test_a_program_that_make_profile_captured_has_its_name_and_command() -> None
     assert not markdown.saves(report.findings[0], report, short=True).endswith(" of the run")
     pause = structs.replace(report.findings[0], scope="program")
     assert markdown.saves(pause, report, short=True).endswith(" of the run")
+
+
+@pytest.mark.parametrize(("loading", "more"), [(501.0, ""), (499.0, "other work 0.501 µs, ")])
+def test_what_most_of_the_start_up_takes_is_said(loading: float, more: str) -> None:
+    begun = StartUp(1000.0, [StartUpPart(StartUpKind.LOADING, loading)])
+    line = first.step_line(Step("step", 9, Quantiles(1000.0), True, "fuse", []), begun)
+    assert line.endswith(f". Start-up took 1 µs ({more}kernel loading {loading / 1000} µs)")
 
 
 @pytest.mark.parametrize(
