@@ -32,6 +32,7 @@ HIDDEN = 0.058  # of the step: what may save as much, if the profiler's cost is 
 BUSY = 0.8  # of a step: if the GPU works, or copies, for more, only that can become shorter
 AGAIN = 0.02  # of the step: so much less may its kernels take in another run; two of 190 measured fixes show it
 DRIVER = ("allocation", "compile_in_loop", "graph_each_step")
+AROUND = ("c_gap", "c_own", "c_wait", "o_stream", "o_dep", "o_after", "o_lag")  # all but the time of operations
 FIRSTS = 3  # changes after each of which the others are replayed
 MORE = 1.5  # times the saving after the first change: so much another one has to open
 LOSSY = 0.5  # how much a saving counts if it changes results: half of the programs may do so
@@ -225,14 +226,20 @@ def _bounded(view: View, one: Proposal) -> Saver:
         return _replayed(view, one)
     graph, wall = view.step.graph, view.step.told_ns
     after, own = one.change(graph, 1.0), graph.main_streams()[graph.o_stream]
-    device = pd.Series(graph.stream_devices)[graph.o_stream[own]].to_numpy()
-    gone = pd.Series(np.maximum(graph.o_duration - after.o_duration, 0.0)[own]).groupby(device).sum()
-    most = float(gone.max()) / graph.steps if len(gone) else 0.0
+    most = _busiest_ns(graph, np.maximum(graph.o_duration - after.o_duration, 0.0))
     if any((getattr(graph, name) != getattr(after, name)).any() for name in ("c_gap", "c_own", "c_wait")):
         busy = intervals.length(intervals.union(graph.o_start[own], graph.o_duration[own].astype(np.int64)))
         idle, told = max(wall - busy / graph.steps, 0.0), max(graph.end_ns - graph.start_ns - busy, 1)
         most += idle if (graph.c_wait != after.c_wait).any() else idle * min(undone_ns(graph, after) / told, 1.0)
     return Saver(one, Saving(None, min(most, wall)), Saving(None, min(most / wall, 1.0)))
+
+
+def _busiest_ns(graph: Graph, each: Floats) -> float:
+    """Return the sum of a time of each operation of a step, of the GPU of the process with most of it."""
+    own = graph.main_streams()[graph.o_stream]
+    device = pd.Series(graph.stream_devices)[graph.o_stream[own]].to_numpy()
+    sums = pd.Series(each[own]).groupby(device).sum()
+    return float(sums.max()) / graph.steps if len(sums) else 0.0
 
 
 def undone_ns(graph: Graph, after: Graph) -> float:
@@ -265,9 +272,10 @@ def _replayed(view: View, one: Proposal) -> Saver:
 def _room(view: View, one: Proposal) -> float:
     """Return the largest share of a step that a change can save.
 
-    A change that shortens no kernel leaves the time of the busiest stream in kernels, unless its fix may also merge
-    them. A fix of copies or layouts may rid other kernels of work as well. Calls of the driver (DRIVER) take much
-    longer in some runs.
+    A change that only makes operations of one process faster saves at most their time, which no profiler lengthens. One
+    that shortens no kernel leaves the time of the busiest stream in kernels, unless its fix may also merge them. A fix
+    of copies or layouts may rid other kernels of work as well. Calls of the driver (DRIVER) take much longer in some
+    runs.
     """
     wall, graph = view.step.told_ns, view.graph
     if one.most_ns is not None:
@@ -275,8 +283,11 @@ def _room(view: View, one: Proposal) -> float:
     assert one.change is not None
     after = one.change(graph, 1.0)
     shorter = (after.o_duration < graph.o_duration) | (after.o_stream != graph.o_stream)
-    if one.best_ns is not None or one.kind in DRIVER or (shorter & view.kernels).any():
+    if one.best_ns is not None or one.kind in DRIVER:
         return 1.0
+    if (shorter & view.kernels).any():
+        alone = view.ranks == 1 and all(np.array_equal(getattr(graph, name), getattr(after, name)) for name in AROUND)
+        return min(_busiest_ns(graph, graph.o_duration * shorter) / min(view.step.bare_ns), 1.0) if alone else 1.0
     kept = view.kernels & ~view.talks
     streams = np.bincount(graph.o_stream[kept], weights=graph.o_duration[kept])
     return 1 - float(streams.max(initial=0.0)) / graph.steps / wall + AGAIN

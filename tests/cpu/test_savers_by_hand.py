@@ -235,7 +235,7 @@ class Shortens(Saves):
         ("sync", Saves(0.5, 0.6), {}, 0.72), ("sync", Saves(0.5, 0.8), {}, 0.72), ("sync", Saves(0.5, 0.6), {"most_ns": 650.0}, 0.65),
         ("sync", Saves(0.5, 0.6), {"built_ns": 650.0}, 0.65), ("sync", Saves(0.5, 0.6), {"built_ns": 550.0}, 0.6),
         ("sync", Saves(0.5, 0.6), {"best_ns": 900.0}, 1.0), ("allocation", Saves(0.5, 0.6), {}, 1.0),
-        ("sync", Shortens(0.5, 0.6), {}, 1.0), ("fuse", Shortens(0.5, 0.6), {}, 1.0), ("fuse", Shortens(0.5, 0.8), {"most_ns": 650.0}, 0.65),
+        ("sync", Shortens(0.05, 0.06), {}, 0.1), ("fuse", Shortens(0.5, 0.6), {}, 0.5), ("fuse", Shortens(0.5, 0.8), {"most_ns": 650.0}, 0.65),
     ],
 )  # fmt: skip
 def test_no_change_saves_the_kernels_that_it_leaves_and_no_fused_one_more_than_its_parts(
@@ -246,11 +246,11 @@ def test_no_change_saves_the_kernels_that_it_leaves_and_no_fused_one_more_than_i
     more: dict[str, float],
     high: float,
 ) -> None:
-    """Kernels take 300 ns of 1000, and 20 less in another run."""
+    """Kernels take 300 ns of 1000, and 20 less in another run; what only makes the first faster saves 100 at most."""
     monkeypatch.setattr(savers, "as_built", lambda kind, *part: Built(0.0, 1.0, 2.0, 0.0).of(*part))
     asked.append(proposal(kind, change, **more))
     told = answer(on_step(launches(100.0, 200.0)))
-    assert told.savers[0].saves_frac == Saving(0.5, pytest.approx(high))
+    assert told.savers[0].saves_frac == Saving(change.low, pytest.approx(high))
 
 
 @pytest.mark.parametrize(("high", "told_high"), [(0.049, None), (0.06, 0.06), (0.2, 0.115)])
