@@ -230,21 +230,6 @@ VARIANTS = (
             "GEMV_V05_EARLY_MB": (4, 0, 2, 8),
         },
     ),
-    cuda_variant(
-        "gemv",
-        "v06_ring",
-        "blocks that stay copy rows ahead into a ring of 192 KB; x stays in registers",
-        minimum_bytes,
-        hypotheses=(
-            Hypothesis(TIME, "floor", high=1 / 0.9),
-            Hypothesis(TIME, "v05_straight", high=0.97),
-        ),
-        tunables={
-            "GEMV_V06_RING_KB": (192, 96, 64),
-            "GEMV_V06_ROWS": (8, 4),
-            "GEMV_V06_STAYS": (1, 0),
-        },
-    ),
 )
 
 GEMV = register(
