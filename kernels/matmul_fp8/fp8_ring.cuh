@@ -1,13 +1,15 @@
-// What v04, v05, v06 and v08 of matmul_fp8 share: blocks that stay on their SM, a thread that feeds a ring of stages,
+// What v04 to v06, v08 and v09 of matmul_fp8 share: blocks that stay on their SM, a thread that feeds a ring of stages,
 // and two warpgroups that multiply. Two blocks of a cluster can share a tile of an operand. The including file defines
-// RING_COLUMNS (of a tile), RING_STAGES, RING_BUFFERS, RING_GROUP_ROWS, RING_PEERS, RING_ACROSS and RING_EARLY.
+// RING_MINE (64 or 128 rows), RING_COLUMNS (of a tile), RING_STAGES, RING_BUFFERS, RING_GROUP_ROWS, RING_PEERS,
+// RING_ACROSS and RING_EARLY.
 #pragma once
 
 #include <algorithm>
 
 #include "fp8_tile.cuh"
 
-constexpr int BN = RING_COLUMNS, STAGES = RING_STAGES;
+constexpr int CONSUMERS = 2, MINE = RING_MINE;  // warpgroups, and the rows of the tile that are of each
+constexpr int BM = MINE * CONSUMERS, BN = RING_COLUMNS, STAGES = RING_STAGES;
 constexpr int PEERS = RING_PEERS;          // blocks of a cluster
 constexpr bool ACROSS = RING_ACROSS != 0;  // they share rows of `a`; else rows of the weight
 constexpr int ROWS = ACROSS ? BM : BM * PEERS, COLUMNS = ACROSS ? BN * PEERS : BN;      // of the tiles of a cluster
@@ -19,6 +21,7 @@ constexpr uint32_t A_BYTES = BM * BK, STAGE_BYTES = A_BYTES + BN * BK;
 constexpr uint32_t OUT_BYTES = BUFFERS * 64 * 128;  // per consumer
 constexpr uint32_t SHARED_BYTES = 1024 + STAGES * (STAGE_BYTES + 16) + CONSUMERS * OUT_BYTES;
 static_assert(SHARED_BYTES <= 227 * 1024 && (PEERS == 1 || PEERS == 2));
+static_assert(BN / 64 % BUFFERS == 0, "the first piece of a tile has another place than the last of the one before");
 
 // sm_90a alone compiles the size of a cluster.
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -95,7 +98,7 @@ struct RingTiles {
   uint32_t a, weight, full, empty, staged;
   Ring<STAGES> ring;
 
-  // The first of its 64 rows of a tile, and the first column.
+  // The first of its rows of a tile, and the first column.
   __device__ __forceinline__ void place(int tile, int& row, int& column) const {
     order.place(tile, row, column);
     row += first_row;
@@ -179,9 +182,9 @@ __device__ __forceinline__ void run_ring(const RingMaps& maps, int m, int n, int
                       tiles,
                       clusters,
                       steps,
-                      first_row + group * 64,
+                      first_row + group * MINE,
                       first_column,
-                      stages + group * 64 * BK,
+                      stages + group * MINE * BK,
                       stages + A_BYTES,
                       full,
                       empty,

@@ -11,8 +11,7 @@
 #include "overlap_shared.cuh"
 #include "tile_order.cuh"
 
-constexpr int BM = 128, BK = 128;  // rows of a tile; bytes of a step in K, a swizzled row
-constexpr int CONSUMERS = 2;       // warpgroups, 64 rows of the tile each
+constexpr int BK = 128;  // bytes of a step in K, a swizzled row
 
 // A map of an e4m3 matrix, in boxes of `rows` x 128 bytes. TMA copies pairs of elements as if they were bf16.
 inline bool make_fp8_map(CUtensorMap& map, const void* matrix, int rows, int k, uint32_t box_rows) {

@@ -12,7 +12,8 @@
 
 namespace {
 [[maybe_unused]] constexpr int GROUP_ROWS = 8;  // tile rows that stay together in L2
-constexpr int BN = 128, STAGES = MATMUL_FP8_V03_STAGES, THREADS = 128 * CONSUMERS;
+constexpr int CONSUMERS = 2;                    // warpgroups, 64 rows of the tile each
+constexpr int BM = 64 * CONSUMERS, BN = 128, STAGES = MATMUL_FP8_V03_STAGES, THREADS = 128 * CONSUMERS;
 constexpr uint32_t A_BYTES = BM * BK, STAGE_BYTES = A_BYTES + BN * BK;
 constexpr uint32_t SHARED_BYTES = 1024 + STAGES * (STAGE_BYTES + 8);
 static_assert(BM * BN * 2 <= STAGES * STAGE_BYTES, "the outputs take the place of the operands");

@@ -18,6 +18,7 @@
 #define MATMUL_FP8_V08_EARLY 0
 #endif
 #define RING_ACROSS 0
+#define RING_MINE 64
 #define RING_COLUMNS 256
 #define RING_BUFFERS 2
 #define RING_PEERS MATMUL_FP8_V08_PEERS
