@@ -368,8 +368,8 @@ def _marks(whole: _Whole, pid: int, launches: _Launches) -> list[tuple[str, IntA
     ranges = whole.ranges.iloc[whole.rows("ranges", pid)] if pid >= 0 else whole.ranges
     if ranges.empty:
         return []
-    path = coded(ranges["path"])[0]
-    number = ranges[["tid"]].assign(path=path).groupby(["tid", "path"], sort=False).ngroup().to_numpy()
+    path, thread = coded(ranges["path"])[0], pd.factorize(ranges["tid"])[0]
+    number = pd.factorize((thread + 1) * (int(path.max()) + 1) + path)[0]
     start, end = (ranges[name].to_numpy(np.int64) for name in ("start_ns", "end_ns"))
     order = np.lexsort((start, number))
     first = np.unique(number, return_index=True)[1]
