@@ -301,7 +301,7 @@ VARIANTS = (
         _tiled_bytes(False, RING),
         hypotheses=(_bound(TIME, "v03_wgmma", high=0.9),),
         tunables={
-            "MATMUL_FP8_V04_GROUP_ROWS": (16, 8, 32),
+            "MATMUL_FP8_V04_GROUP_ROWS": (32, 16, 8),
             "MATMUL_FP8_V04_STAGES": (4, 3),
             "MATMUL_FP8_V04_EARLY": (0, 1),
         },
@@ -315,7 +315,7 @@ VARIANTS = (
             _bound(TIME, "v04_ring", high=0.99),
         ),
         tunables={
-            "MATMUL_FP8_V05_GROUP_ROWS": (8, 4, 16),
+            "MATMUL_FP8_V05_GROUP_ROWS": (16, 4, 8),
             "MATMUL_FP8_V05_STAGES": (4, 3),
             "MATMUL_FP8_V05_EARLY": (0, 1),
             "MATMUL_FP8_V05_ACROSS": (0, 1),
@@ -333,21 +333,11 @@ VARIANTS = (
             *_as_fast_as_torch(),
         ),
         tunables={
-            "MATMUL_FP8_V08_GROUP_ROWS": (16, 8, 32),
+            "MATMUL_FP8_V08_GROUP_ROWS": (32, 16, 8),
             "MATMUL_FP8_V08_STAGES": (4, 3),
             "MATMUL_FP8_V08_EARLY": (0, 1),
             "MATMUL_FP8_V08_PEERS": (1, 2),
         },
-    ),
-    _cuda(
-        "v09_large_tile",
-        "tiles of 256 x 192, which read a fifth less of L2 for a product",
-        _tiled_bytes(False, Tiling(256, 192, group=8)),
-        hypotheses=(
-            _bound(TIME, "v04_ring", high=0.95, shape="m2048_n24576_k1536", counters=False),
-            _bound(TIME, "v04_ring", high=1.0, counters=False),
-        ),
-        tunables={"MATMUL_FP8_V09_GROUP_ROWS": (8, 4, 16)},
     ),
 )
 
@@ -382,8 +372,8 @@ BLOCK_VARIANTS = (
         ),
         tunables={
             "MATMUL_FP8_V06_GROUP_ROWS": (16, 8, 32),
-            "MATMUL_FP8_V06_STAGES": (4, 3),
-            "MATMUL_FP8_V06_BUFFERS": (3, 1),
+            "MATMUL_FP8_V06_STAGES": (5, 4),
+            "MATMUL_FP8_V06_BUFFERS": (1, 3),
             "MATMUL_FP8_V06_PEERS": (1, 2),
             "MATMUL_FP8_V06_TAIL": (0, 1, 2),
         },

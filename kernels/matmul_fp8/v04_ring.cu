@@ -7,7 +7,7 @@
 //          written.
 // Source   CUTLASS, "KernelTmaWarpSpecializedCooperative"
 #ifndef MATMUL_FP8_V04_GROUP_ROWS
-#define MATMUL_FP8_V04_GROUP_ROWS 16
+#define MATMUL_FP8_V04_GROUP_ROWS 32
 #endif
 #ifndef MATMUL_FP8_V04_STAGES
 #define MATMUL_FP8_V04_STAGES 4

@@ -6,7 +6,7 @@
 //          sums to 64 registers. One piece of 64 columns is written in each of the next four steps.
 // Source   the same idea as matmul v20, which keeps the sums of two tiles
 #ifndef MATMUL_FP8_V08_GROUP_ROWS
-#define MATMUL_FP8_V08_GROUP_ROWS 16
+#define MATMUL_FP8_V08_GROUP_ROWS 32
 #endif
 #ifndef MATMUL_FP8_V08_PEERS
 #define MATMUL_FP8_V08_PEERS 1
