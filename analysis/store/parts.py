@@ -16,7 +16,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
@@ -105,13 +105,20 @@ def _version(path: Path) -> int:
     return int(text) if text.isdecimal() else 0
 
 
-def read(path: Path, table: str) -> pa.Table:
-    """Return a table of a part in today's columns: one that an earlier version lacks is blank."""
+def read(path: Path, table: str, held: Mapping[Path, pa.Table] | None = None) -> pa.Table:
+    """Return a table of a part in today's columns: one that an earlier version lacks is blank.
+
+    `held`: the content of parts that are a file, if it was read already.
+    """
     single = path.suffix == SINGLE
     file = path if single else path / f"{table}.parquet"
     wanted = schema(table)
     try:
-        found = _single(path, table) if single else pq.ParquetFile(file).read(use_threads=False)
+        if single:
+            rows = (held[path] if held else _content(path, [table]))[table].combine_chunks()
+            found = pa.Table.from_struct_array(rows.flatten())
+        else:
+            found = pq.ParquetFile(file).read(use_threads=False)
     except (OSError, pa.ArrowException) as error:
         raise InputError(f"{file}: cannot be read ({str(error).splitlines()[0]}); delete {path.name}, and add its "
                          "captures again.") from None  # fmt: skip
@@ -124,11 +131,11 @@ def read(path: Path, table: str) -> pa.Table:
     return pa.table(made, schema=wanted)
 
 
-def _single(path: Path, table: str) -> pa.Table:
-    column = pa.ipc.IpcReadOptions(included_fields=[list(ROWS).index(table)], use_threads=False)
+def _content(path: Path, tables: Iterable[str] = ROWS) -> pa.Table:
+    """Return tables of a part that is a file. Shape: one row, with a list of rows of each."""
+    columns = pa.ipc.IpcReadOptions(included_fields=[list(ROWS).index(one) for one in tables], use_threads=False)
     with pa.OSFile(str(path)) as stream:
-        (rows,) = pa.ipc.open_file(stream, options=column).read_all()
-    return pa.Table.from_struct_array(rows.combine_chunks().flatten())
+        return pa.ipc.open_file(stream, options=columns).read_all()
 
 
 def live(store: Path) -> dict[Path, pa.Array]:
@@ -165,12 +172,14 @@ def known(store: Path) -> dict[tuple[str, str], str]:
     return found
 
 
-def table_of(store: Path, table: str, counted: dict[Path, pa.Array] | None = None) -> pa.Table:
-    """Return a table of the whole store, each capture once."""
+def table_of(
+    store: Path, table: str, counted: dict[Path, pa.Array] | None = None, held: Mapping[Path, pa.Table] | None = None
+) -> pa.Table:
+    """Return a table of the whole store, each capture once; of the parts that are `counted`, if these are known."""
     counted = live(store) if counted is None else counted
     if not counted:
         return schema(table).empty_table()
-    found = _each(lambda path: read(path, table), counted)
+    found = _each(lambda path: read(path, table, held), counted)
     rows, captures = pa.concat_tables(found).combine_chunks(), pa.concat_arrays(counted.values())
     part, owner = (np.repeat(np.arange(len(counted)), [len(one) for one in of]) for of in (found, counted.values()))
     at = pc.index_in(rows["capture"], value_set=captures)
@@ -188,7 +197,9 @@ def merge(store: Path) -> int:
     if len(small) < 2 and all(_version(path) == VERSION and path.suffix != SINGLE for path in small):
         return 0
     for group in _groups(small, counted):
-        tables = {name: table_of(store, name, {path: counted[path] for path in group}) for name in ROWS}
+        files = [path for path in group if path.suffix == SINGLE]
+        held = dict(zip(files, _each(_content, files), strict=True))
+        tables = {name: table_of(store, name, {path: counted[path] for path in group}, held) for name in ROWS}
         name = _add(store, tables)
         _each(_delete, (path for path in group if path != store / f"version={VERSION}" / name))
     return len(small)
