@@ -391,7 +391,7 @@ LAYERNORM_VARIANTS = (
     _cuda(
         "v06_ring",
         "layernorm",
-        "blocks that stay, three rows ahead in shared memory: 3 element passes",
+        "blocks that stay, rows ahead in shared memory, one exchange a row: 3 element passes",
         layernorm_bytes,
         symbols=("backward_v06_ring", "backward_v06_sum"),
         hypotheses=(Hypothesis(TIME, "floor", high=1 / 0.9, least_bytes=LARGE), _ahead("compile", 1.2)),
@@ -547,10 +547,18 @@ GELU_VARIANTS = (
     _cuda(
         "v02_packet",
         "gelu",
-        "16-byte packets, two special-function instructions an element, prefetches into L2",
+        "16-byte packets, two special-function instructions an element",
         gelu_bytes,
         hypotheses=(Hypothesis(TIME, "floor", high=1 / 0.95, least_bytes=LARGE), _ahead("compile", 1.0)),
-        tunables={"BACKWARD_V02_THREADS": (256, 128, 512), "BACKWARD_V02_AHEAD_MB": (3, 0, 6)},
+        tunables={"BACKWARD_V02_THREADS": (128, 64, 256)},
+    ),
+    _cuda(
+        "v08_ahead",
+        "gelu",
+        "v02 with prefetches into L2",
+        gelu_bytes,
+        hypotheses=(Hypothesis(TIME, "v02_packet", high=1.0),),
+        tunables={"BACKWARD_V08_THREADS": (256, 128), "BACKWARD_V08_AHEAD_MB": (6, 3, 12)},
     ),
 )
 

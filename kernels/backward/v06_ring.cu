@@ -2,7 +2,7 @@
 // Shapes   gradient, x, out (N, C) row-major; weight, of_weight, of_bias (C,); workspace two rows of C floats per block.
 // Needs    sm_90 (other GPUs, rows that are no multiple of 16 bytes or too long for registers are v05's)
 // Moves    3 * N * C * sizeof(T) bytes: both operands once, the result once; the blocks' sums stay in L2.
-// Versus   v05: both operands are read once, in 16-byte packets, three rows ahead of the arithmetic. Each block keeps its
+// Versus   v05: both operands are read once, in 16-byte packets, two rows ahead of the arithmetic. Each block keeps its
 //          sums for weight and bias in registers; a second launch adds them, always in the same order.
 // Source   rmsnorm v05_persistent; PTX ISA, "cp.async"; the two stages of apex's layer_norm backward
 #include "backward.h"

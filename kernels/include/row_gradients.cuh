@@ -7,7 +7,7 @@
 #include "vec.cuh"
 
 // How a row maps to threads: G threads have COUNT packets of 16 bytes each, a block has ROWS rows. A ring in shared
-// memory has STAGES rows for each of them, so STAGES - 1 rows are on their way while one is computed.
+// memory has STAGES rows for each of them, so STAGES - 2 rows are on their way while one is computed and the next one begun.
 template <int COUNT_, int G_, int ROWS_, int MOST_STAGES>
 struct RingMapping {
   static constexpr int COUNT = COUNT_, G = G_, ROWS = ROWS_, THREADS = G * ROWS;
@@ -15,7 +15,9 @@ struct RingMapping {
   static constexpr uint32_t STAGE_BYTES = 2 * COUNT * THREADS * 16;
   static constexpr int FIT = static_cast<int>((200u << 10) / BLOCKS / STAGE_BYTES);
   static constexpr int STAGES = FIT < MOST_STAGES ? FIT : MOST_STAGES;
-  static constexpr uint32_t BYTES = STAGES * STAGE_BYTES;
+  // so many that no further block fits: the next launch starts early, and would put three blocks on one SM, one on another
+  static constexpr uint32_t LEAST = (228u << 10) / (BLOCKS + 1);
+  static constexpr uint32_t BYTES = STAGES * STAGE_BYTES > LEAST ? STAGES * STAGE_BYTES : LEAST;
 };
 
 // Calls `launch` with the mapping for rows of so many packets, or `too_long` if a row does not fit.
@@ -70,21 +72,34 @@ __device__ __forceinline__ void end_copies_and_wait() {
 #endif
 }
 
-// The sums of two values over the G threads of a row, for each of them. Between two calls of one `place`, a row has a
-// call of the other.
+// The sums of four values over the G threads of a row, for each of them. `turn` alternates between 0 and 1: a warp
+// overwrites what it wrote two calls ago, which all have read before the barrier of the call in between.
+// A warp hands half of its values over at each of two steps, so that eight lanes each are left with one: 6 shuffles in
+// place of 20.
 template <int G, int ROWS>
-__device__ __forceinline__ float2 add_over_row(float2 value, int place) {
-  value = {warp_sum(value.x), warp_sum(value.y)};
-  if constexpr (G > 32) {
-    __shared__ float2 partial[2][ROWS][G / 32];
-    float2* own = partial[place][threadIdx.x / G];
-    if (threadIdx.x % 32 == 0) own[threadIdx.x % G / 32] = value;
-    join_row<G, ROWS>();
-    value = {};
+__device__ __forceinline__ float4 add_over_row(float4 value, int turn) {
+  constexpr uint32_t ALL = 0xffffffffu;
+  const int lane = threadIdx.x % 32;
+  const bool high = lane & 16, odd = lane & 8;
+  const float first = (high ? value.z : value.x) + __shfl_xor_sync(ALL, high ? value.x : value.z, 16);
+  const float second = (high ? value.w : value.y) + __shfl_xor_sync(ALL, high ? value.y : value.w, 16);
+  float own = (odd ? second : first) + __shfl_xor_sync(ALL, odd ? first : second, 8);  // of value number lane / 8
+  const auto over_eight = [&] {
 #pragma unroll
-    for (int warp = 0; warp < G / 32; ++warp) value = {value.x + own[warp].x, value.y + own[warp].y};
+    for (int offset = 4; offset > 0; offset >>= 1) own += __shfl_xor_sync(ALL, own, offset);
+  };
+  over_eight();
+  if constexpr (G > 32) {
+    constexpr int WARPS = G / 32;
+    __shared__ float partial[2][ROWS][WARPS][4];
+    float (*of_row)[4] = partial[turn][threadIdx.x / G];
+    if (lane % 8 == 0) of_row[threadIdx.x % G / 32][lane / 8] = own;
+    join_row<G, ROWS>();
+    own = lane % 8 < WARPS ? of_row[lane % 8][lane / 8] : 0.0f;
+    if constexpr (WARPS > 8) own += of_row[lane % 8 + 8][lane / 8];
+    over_eight();
   }
-  return value;
+  return {__shfl_sync(ALL, own, 0), __shfl_sync(ALL, own, 8), __shfl_sync(ALL, own, 16), __shfl_sync(ALL, own, 24)};
 }
 
 // Every gridDim.x * ROWSth row: the gradient of its x into `out`. Of each column, what the block's rows add to the
@@ -117,7 +132,7 @@ __device__ __forceinline__ void row_gradients(const T* gradient, const T* x, con
 #pragma unroll
   for (int stage = 0; stage < STAGES - 1; ++stage) {
     fetch(row + stage * step, stage);
-    end_copies_and_wait<STAGES - 1>();
+    end_copies_and_wait<STAGES - 2>();
   }
   Part weights[COUNT];
   float of_weight[COUNT][WIDTH], of_bias[COUNT][WIDTH];
@@ -129,41 +144,52 @@ __device__ __forceinline__ void row_gradients(const T* gradient, const T* x, con
     for (int j = 0; j < WIDTH; ++j) of_weight[k][j] = of_bias[k][j] = 0.0f;
   }
 
+  // calls `use` with each column, the x of a row there, its gradient, and that times the weight, then `after`
+  const auto each = [&](int stage, auto use, auto after) {
+#pragma unroll
+    for (int k = 0; k < COUNT; ++k)
+      if (column_of(k) < columns) {
+        const Part values = read_packet<Part>(slot(stage, 0, k)), gradients = read_packet<Part>(slot(stage, 1, k));
+#pragma unroll
+        for (int j = 0; j < WIDTH; ++j) {
+          const float given = to_float(gradients.values[j]);
+          use(k, j, to_float(values.values[j]), given, given * to_float(weights[k].values[j]));
+        }
+        after(k);
+      }
+  };
+  const auto nothing = [](int) {};
+  const auto begin_row = [&](int stage, float4& sums) {
+    each(stage, [&](int, int, float value, float, float wanted) { sums.z += value, sums.w += wanted; }, nothing);
+  };
+  float mean = 0.0f, mean_wanted = 0.0f;  // of the row; those of the next one come with the other sums of this one
+  if constexpr (CENTRED) {
+    float4 next = {};
+    if (row < rows) {
+      begin_row(0, next);
+      next = add_over_row<G, ROWS>(next, 1);
+    }
+    mean = next.z * share, mean_wanted = next.w * share;
+  }
   for (int stage = 0, turn = 0; row < rows; row += step, turn ^= 1) {
     fetch(row + (STAGES - 1) * step, stage == 0 ? STAGES - 1 : stage - 1);  // into what this thread read last
-    end_copies_and_wait<STAGES - 1>();
+    end_copies_and_wait<STAGES - 2>();
     const int own = stage;
     stage = stage + 1 == STAGES ? 0 : stage + 1;
-    // calls `use` with each column, the x of this row there, its gradient, and that times the weight
-    const auto each = [&](auto use, auto after) {
-#pragma unroll
-      for (int k = 0; k < COUNT; ++k)
-        if (column_of(k) < columns) {
-          const Part values = read_packet<Part>(slot(own, 0, k)), gradients = read_packet<Part>(slot(own, 1, k));
-#pragma unroll
-          for (int j = 0; j < WIDTH; ++j) {
-            const float given = to_float(gradients.values[j]);
-            use(k, j, to_float(values.values[j]), given, given * to_float(weights[k].values[j]));
-          }
-          after(k);
-        }
-    };
-    const auto nothing = [](int) {};
-    float mean = 0.0f, mean_wanted = 0.0f;
-    if constexpr (CENTRED) {
-      float2 both = {};
-      each([&](int, int, float value, float, float wanted) { both.x += value, both.y += wanted; }, nothing);
-      both = add_over_row<G, ROWS>(both, 0);
-      mean = both.x * share, mean_wanted = both.y * share;
-    }
-    float2 both = {};
-    each([&](int, int, float value, float,
-             float wanted) { both.x += (value - mean) * (value - mean), both.y += (value - mean) * wanted; },
-         nothing);
-    both = add_over_row<G, ROWS>(both, CENTRED ? 1 : turn);
-    const float scale = rsqrtf(both.x * share + eps), mean_product = both.y * scale * share;
+    float4 total = {};
+    if constexpr (CENTRED)
+      if (row + step < rows) begin_row(stage, total);
+    each(
+        own,
+        [&](int, int, float value, float, float wanted) {
+          total.x += (value - mean) * (value - mean), total.y += (value - mean) * wanted;
+        },
+        nothing);
+    total = add_over_row<G, ROWS>(total, turn);
+    const float scale = rsqrtf(total.x * share + eps), mean_product = total.y * scale * share;
     float result[WIDTH];
     each(
+        own,
         [&](int k, int j, float value, float given, float wanted) {
           const float z = (value - mean) * scale;
           result[j] = scale * (wanted - mean_wanted - z * mean_product);
@@ -171,6 +197,7 @@ __device__ __forceinline__ void row_gradients(const T* gradient, const T* x, con
           if constexpr (CENTRED) of_bias[k][j] += given;
         },
         [&](int k) { Part::scaled(result, 1.0f).store(out + row * columns + column_of(k)); });
+    if constexpr (CENTRED) mean = total.z * share, mean_wanted = total.w * share;
   }
 
   const auto put = [&](float* to, const float (&values)[COUNT][WIDTH], bool all) {

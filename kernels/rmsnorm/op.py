@@ -294,7 +294,7 @@ BACKWARD_VARIANTS = (
     cuda_variant(
         "rmsnorm",
         "v06_ring",
-        "blocks that stay, three rows ahead in shared memory: 3 element passes",
+        "blocks that stay, rows ahead in shared memory: 3 element passes",
         backward_bytes,
         binding="run_backward<{launcher}>",
         symbols=("rmsnorm_v06_ring", "rmsnorm_v06_sum"),

@@ -2,7 +2,7 @@
 // Shapes   gradient, x, out (N, C) row-major; weight, of_weight (C,); workspace one row of C floats per block.
 // Needs    sm_90 (other GPUs, rows that are no multiple of 16 bytes or too long for registers are v05's)
 // Moves    3 * N * C * sizeof(T) bytes: both operands once, the result once; the blocks' sums stay in L2.
-// Versus   v05: three rows are on their way in place of one, from the first instruction on and without registers. The
+// Versus   v05: two rows are on their way in place of one, from the first instruction on and without registers. The
 //          second launch loads all that a thread adds at once.
 // Source   PTX ISA, "cp.async"; the persistent layer norm of QuACK also stages rows in shared memory
 #include "check.cuh"
