@@ -103,9 +103,10 @@ class GPT2Config:
             InputError: an option changes the arithmetic to one that the model does not have.
         """
         if (kind := values.get("model_type", "gpt2")) != "gpt2":
+            instead = "kernels.decode_llama.device.Engine" if kind in ("llama", "qwen3") else "transformers"
             raise InputError(
-                f"The configuration is of a {kind} model and the engines decode gpt2 only: run it with transformers, "
-                "whose attention `python -m studies.dropin.measure` replaces by ours."
+                f"The configuration is of a {kind} model and the engines decode gpt2 only: run it with {instead}; "
+                "`python -m studies.dropin.measure` replaces the attention of transformers by ours."
             )
         if values.get("reorder_and_upcast_attn"):
             raise InputError(

@@ -301,7 +301,8 @@ def test_a_model_that_the_gpu_cannot_hold_is_one_sentence(dtype: str, free: int,
 
 def test_a_configuration_of_another_architecture_is_one_sentence() -> None:
     with pytest.raises(
-        InputError, match=r"of a llama model and the engines decode gpt2 only: run it with transformers"
+        InputError,
+        match=r"of a llama model and the engines decode gpt2 only: run it with kernels\.decode_llama\.device\.Engine",
     ):
         GPT2Config.from_dict({"model_type": "llama", "num_key_value_heads": 8, "hidden_act": "silu"})
 
