@@ -15,5 +15,4 @@
 #define MODEL_BLOCKS 132
 #define MODEL_SLOT_UNITS 8
 #define MODEL_LEAST_ROWS 128
-#define MODEL_GATE 2
 #include "launch.cuh"

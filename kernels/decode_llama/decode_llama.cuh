@@ -1,5 +1,5 @@
 // A decode step of a model of Llama's family, in one launch for many tokens. A generated source defines the shape:
-// MODEL_HIDDEN, _LAYERS, _HEADS, _KV_HEADS, _SIZE (of a head), _INNER, _VOCABULARY, _BATCH, _QK_NORM, _BLOCKS, _SLOT_UNITS, _LEAST_ROWS, _GATE.
+// MODEL_HIDDEN, _LAYERS, _HEADS, _KV_HEADS, _SIZE (of a head), _INNER, _VOCABULARY, _BATCH, _QK_NORM, _BLOCKS, _SLOT_UNITS, _LEAST_ROWS.
 //
 // A layer has five phases: q k v; attention; its projection; the MLP's gate and up; its down projection. A block has some
 // tiles of 8 rows of every matrix, and each warp a slice of their columns. Each warp copies its weights into slots of its
@@ -45,7 +45,6 @@ constexpr int GROUP = BATCH < 16 ? 16 / BATCH : 1,
 constexpr int LANES = SIZE / 8, ROWS = 32 / LANES,
               GROUPS = WARPS * ROWS;                          // lanes of a cached row, rows of a warp, of a block
 constexpr int AHEAD = SHARING < 4 ? 4 : SHARING < 8 ? 2 : 1;  // cached rows that a lane loads at once
-constexpr int GATE = MODEL_GATE;                              // as many words a thread asks for at once while it waits
 constexpr int LEAST_ROWS = MODEL_LEAST_ROWS;                  // cached rows of a block at least
 constexpr int PART = SIZE + 2;  // a block's part of a head: sums, the largest score, the sum of powers
 constexpr int MERGED = 8;       // parts that a thread loads at once
@@ -127,19 +126,10 @@ DEVICE bool due(const TwoWords& two, uint32_t tag) { return due(two.word[0], tag
 DEVICE void load_again(uint64_t& word, const uint64_t* at) { word = load_word(at); }
 DEVICE void load_again(TwoWords& two, const uint64_t* at) { two = load_words(at); }
 
-// Loads words, or pairs of words, until all have the tag. `at(i)` is the place of number i, or null. While a thread waits, it
-// asks for one of many only: else waiting blocks would take bandwidth of L2 that copies of weights need.
+// Loads words, or pairs of words, until all have the tag. `at(i)` is the place of number i, or null.
 template <class Loaded, int N, class At>
 DEVICE void take(Loaded (&loaded)[N], At at, uint32_t tag, Watch& watch, Phase phase, int layer) {
   watch.reset();
-  if (N > GATE) {
-    const uint64_t* const first = at(warp_index() % N);
-    Loaded one;
-    do {
-      if (!first) break;
-      load_again(one, first);
-    } while (!due(one, tag) && watch.patient(phase, layer));
-  }
   uint32_t missing = 0;
   UNROLL
   for (int i = 0; i < N; ++i)

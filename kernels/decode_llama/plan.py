@@ -51,7 +51,6 @@ class Shape:
     blocks: int = 132
     slot_units: int = 4  # of a copy to shared memory
     least_rows: int = 128  # cached rows of a block at least
-    gate: int = 2  # a waiting thread that needs more words asks for one
 
     @property
     def attended(self) -> int:
@@ -90,7 +89,7 @@ class Shape:
             "HIDDEN": self.hidden, "LAYERS": self.layers, "HEADS": self.heads, "KV_HEADS": self.kv_heads,
             "SIZE": self.head_size, "INNER": self.inner, "VOCABULARY": self.vocabulary, "BATCH": self.batch,
             "QK_NORM": int(self.qk_norm), "BLOCKS": self.blocks, "SLOT_UNITS": self.slot_units,
-            "LEAST_ROWS": self.least_rows, "GATE": self.gate,
+            "LEAST_ROWS": self.least_rows,
         }  # fmt: skip
 
 
