@@ -32,6 +32,7 @@ from analysis.replay.graph import Graph
 
 LARGEST = 3  # parts of the start-up
 NAMED = 1.01  # times the time that a finding names: what goes besides is worth a sentence
+OTHERS = 0.1  # of a step: faster kernels alone do not shorten such a part
 AT_ROOF = 0.8  # of a roof: few kernels of libraries reach more
 # What a step waits for if no change is worth a finding.
 KIND_OF_PART = {
@@ -246,15 +247,22 @@ def _nothing(answer: StepAnswer, *, perhaps: bool) -> Claim:
         kind, title = "copy_bound", "Copies take the step, and nothing around them shortens it"
         why = " The step waits for copies: fewer bytes, or narrower types, would shorten it."
     elif of >= BUSY:
-        counted = answer.view.counted is not None and len(answer.view.counted) > 0
-        longest = _longest(answer)
+        longest, counted = _longest(answer), _is_counted(answer)
         if len(longest) == 1:
             told = "its page says what limits it" if counted else "counters would say whether it can be faster"
         else:
             told = "their pages say what limits them" if counted else "counters would say which of them can be faster"
-        of_time = f": {', '.join(longest)} of the kernels' time" if longest else ""
-        only = "Finding 2 may help if nothing needs what it leaves out, else only" if perhaps else "Only"
-        why = f" {only} faster kernels help{of_time}; {told}."
+        each = [f"{symbols.short(name)} has {share(frac)}" for name, frac in longest.items()]
+        of_time = f": {', '.join(each)} of the kernels' time" if each else ""
+        rest = [
+            f" Another {share(ns / parts.wall_ns)} of the step "
+            + ("has no known cause." if part == "other" else f"is {PartKind(part).said}.")
+            for part, ns in parts.busy_parts if part != "gpu_busy" and ns >= OTHERS * parts.wall_ns
+        ]  # fmt: skip
+        only = "Faster" if rest else "Only faster"
+        if perhaps:
+            only = f"Finding 2 may help if nothing needs what it leaves out, {'and' if rest else 'else only'} faster"
+        why = f" {only} kernels help{of_time}; {told}.{''.join(rest)}"
     return Claim(
         kind=kind, title=title, scope=scope,
         sentence=(
@@ -281,7 +289,7 @@ def _roof(answer: StepAnswer) -> tuple[str, float] | None:
     return (best, float(times[best])) if times.get(best, 0.0) > 0.5 else None
 
 
-def _longest(answer: StepAnswer) -> list[str]:
+def _longest(answer: StepAnswer) -> dict[str, float]:
     """Return the kernels with most time of a step, each with its share of the kernels' time unless that is small.
 
     A collective that does not delay the step is none of them: a faster one would win nothing.
@@ -290,4 +298,14 @@ def _longest(answer: StepAnswer) -> list[str]:
     times = pd.Series(view.graph.o_duration[view.kernels]).groupby(view.names[view.kernels]).sum()
     times = times[[not communicates(str(name)) for name in times.index]]
     top = times.sort_values(ascending=False).head(2) / float(times.sum())
-    return [f"{symbols.short(str(name))} has {share(float(frac))}" for name, frac in top.items() if frac >= WORTH]
+    return {str(name): float(frac) for name, frac in top.items() if frac >= WORTH}
+
+
+def _is_counted(answer: StepAnswer) -> bool:
+    """Return whether each of the longest kernels has counters or samples, which tell what limits it."""
+    rows = answer.view.counted
+    if rows is None:
+        return False
+    known = set(rows.loc[rows["tier"].ne("timing"), "kernel"].map(symbols.key))
+    names = {symbols.key(name) for name in _longest(answer)}
+    return bool(names) and names <= known

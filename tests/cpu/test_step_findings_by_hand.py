@@ -316,10 +316,45 @@ def test_the_path_may_differ_from_what_the_gpu_does() -> None:
     assert "works for 90%" in found.sentence
 
 
-@pytest.mark.parametrize(("counted", "said"), [(0, "counters would say"), (1, "its page says"), (None, "counters")])
-def test_counted_kernels_have_pages(counted: int | None, said: str) -> None:
-    rows = None if counted is None else pd.DataFrame({"kernel": ["a"] * counted})
+@pytest.mark.parametrize(
+    ("tiers", "said"),
+    [
+        ({}, "counters would say whether it can be faster"),
+        ({"a": "counters"}, "its page says what limits it"),
+        ({"a": "sampled"}, "its page says what limits it"),
+        ({"a": "timing"}, "counters would say whether it can be faster"),
+        ({"b": "counters"}, "counters would say whether it can be faster"),  # of another kernel
+    ],
+)
+def test_pages_of_kernels_with_counters_say_what_limits_them(tiers: dict[str, str], said: str) -> None:
+    rows = pd.DataFrame({"kernel": list(tiers), "tier": list(tiers.values())})
     assert said in nothing({"gpu_busy": 900}, kernels(a=9.0), counted=rows).sentence
+    assert "counters would say" in nothing({"gpu_busy": 900}, kernels(a=9.0)).sentence
+
+
+def test_two_kernels_have_pages_if_both_were_counted() -> None:
+    rows = pd.DataFrame({"kernel": ["a", "b"], "tier": ["counters", "timing"]})
+    two = {"gpu_busy": 900}, kernels(a=9.0, b=9.0)
+    assert "counters would say which of them" in nothing(*two, counted=rows).sentence
+    assert "their pages say" in nothing(*two, counted=rows.assign(tier="counters")).sentence
+
+
+@pytest.mark.parametrize(
+    ("busy", "only", "end"),
+    [
+        ({"gpu_busy": 830, "launching": 130}, " Faster kernels help", "faster. Another 13% of the step is launching."),
+        ({"gpu_busy": 800, "sync": 100, "copies": 100}, " Faster kernels help",
+         "Another 10% of the step is waiting for the GPU. Another 10% of the step is copies."),
+        ({"gpu_busy": 880, "other": 120}, " Faster kernels help", "Another 12% of the step has no known cause."),
+        ({"gpu_busy": 900, "launching": 99}, " Only faster kernels help", "can be faster."),
+    ],
+)  # fmt: skip
+def test_faster_kernels_are_not_all_that_helps_where_a_tenth_of_the_step_is_something_else(
+    busy: dict[str, int], only: str, end: str
+) -> None:
+    found = nothing(busy, kernels(a=9.0)).sentence
+    assert only in found
+    assert found.endswith(end)
 
 
 def roofs(*rows: tuple[str, float | None, str]) -> pd.DataFrame:
