@@ -71,7 +71,7 @@ def _of_sums(facts: Facts) -> list[Claim]:
     rest = [*hot, *large_copies(facts.copies)]
     if not rest and not won:
         ranges = cpu_ranges(facts.cpu_times, facts.capture.ranges, facts.capture.ops, recorded=_INSIDE)
-        calls = _of_each(host_waits(facts.host))
+        calls = _of_each(host_waits(facts.host, computed=False))
         rest = [*ranges, *(one for one in calls if not ranges or one.kind != "nothing")]
     elif not won:
         calls = [one for one in host_waits(facts.host, most=1) if one.cells[0].row["source"] == CUDA]
@@ -92,14 +92,16 @@ def _takes(one: Claim) -> float:
 
 def _explained(call: Claim, facts: Facts) -> bool:
     """Return whether the GPU's kernels and copies, which other findings name, explain a call: it waits for them, or it
-    launches kernels that take longer than the launches.
+    launches kernels that take longer than the launches, or whose times are unknown.
     """
     least = {"sync": EXPLAINED, "launch_bound": 1.0}.get(call.kind)
     if least is None:
         return False
     kernels = facts.once(tables_of_kernels)["kernels"]
-    work = float(kernels["nsys_time_ns"].sum()) + float(facts.copies["time_ns"].sum())
-    return work >= least * _takes(call)
+    computing = float(kernels["nsys_time_ns"].sum())
+    if not computing and call.kind == "launch_bound":
+        return True
+    return computing + float(facts.copies["time_ns"].sum()) >= least * _takes(call)
 
 
 def _placed(one: Claim, facts: Facts) -> Claim:

@@ -17,6 +17,7 @@ ONE_CALL = 0.5  # of the time of all calls: a longer single call gets a sentence
 FEW = 3  # fewer calls show no pattern
 LEAST_SHARE = 0.01
 MOST = 3
+LAUNCHES = "launching costs more than computing"
 ALLOCATING = "allocating and freeing wait for the GPU"
 ALMOST_ALL = 0.9  # of the time of all calls: the first call that takes it sets CUDA up, however many follow
 MANY_COPIES, SHORT_NS = 1_000, 20_000  # calls of cudaMemcpy that are shorter: starting them takes their time
@@ -46,7 +47,7 @@ _CALLS: tuple[tuple[str, tuple[str, str, str]], ...] = (
      ("launch_bound", "it launches CUDA graphs; a call as long as its graph waits for room in the queue",
      "")),
     (r"cu(da)?Launch.*",
-     ("launch_bound", "launching costs more than computing",
+     ("launch_bound", LAUNCHES,
      "launch fewer and longer kernels, or capture them in a CUDA graph")),
     (r"cu(Module|Library)(Load|GetFunction|Get).*|cuLink.*|cudaFuncGetAttributes.*|cudaGetFuncBySymbol.*",
      ("start_up", "the process loads or compiles its kernels there, once", "do not time the first step")),
@@ -79,6 +80,9 @@ _SHORT_COPIES = (
     "small_copies", "many short copies, so starting them takes the time",
     "combine the copies, or let one kernel move the data",
 )  # fmt: skip
+_NOT_COMPARED = (
+    "unknown", "the times of the kernels were not recorded", "add the report cuda_gpu_trace of `nsys stats`"
+)  # fmt: skip
 
 
 def _host_cell(row: Any, column: str) -> Cell:
@@ -90,10 +94,11 @@ def _time_in(row: Any) -> str:
     return f"{duration(float(row['host_time_ns']))}{calls}"
 
 
-def host_waits(host: pd.DataFrame, *, most: int = MOST) -> list[Claim]:
+def host_waits(host: pd.DataFrame, *, most: int = MOST, computed: bool = True) -> list[Claim]:
     """Return findings on the calls in which the host spends most time, for each source the first 2 * `most`.
 
-    Each says what time in the call means. Shape: `host` host.csv.
+    Each says what time in the call means. `computed`: the times of kernels are known, so that launches can be compared
+    with them. Shape: `host` host.csv.
     """
     awake: list[Claim] = []
     asleep: list[Claim] = []
@@ -115,6 +120,8 @@ def host_waits(host: pd.DataFrame, *, most: int = MOST) -> list[Claim]:
                 meaning = ("start_up", "the first call sets CUDA up, once", "")
             elif meaning and _many_short(row):
                 meaning = _SHORT_COPIES
+            elif meaning and meaning[1] == LAUNCHES and not computed:
+                meaning = _NOT_COMPARED
             sleeps = meaning is not None and meaning[1] == SLEEPING
             why = f" {begin(meaning[1])}." if meaning and not sleeps else ""
             idle = sleeps or (meaning is not None and meaning[0] == "start_up")

@@ -204,6 +204,33 @@ def test_calls_that_say_nothing_are_left_out() -> None:
     assert [one.kind for one in host.host_waits(once)] == ["sync", "start_up"]  # what happens once comes last
 
 
+def test_launches_are_compared_with_kernels_only_where_their_times_are_known() -> None:
+    """In a trace of calls alone, no kernel took any time: 1 µs of launches is more than nothing."""
+    told = "1 µs in 10 calls, 50% of all time in CUDA calls. A call takes 0.1 µs on average, the longest 0.1 µs."
+    (known,) = host.host_waits(calls(_(call="cudaLaunchKernel")))
+    assert (known.kind, known.sentence) == ("launch_bound", f"{told} Launching costs more than computing.")
+    (alone,) = host.host_waits(calls(_(call="cudaLaunchKernel")), computed=False)
+    assert (alone.kind, alone.sentence) == ("unknown", f"{told} The times of the kernels were not recorded.")
+    (wait,) = host.host_waits(calls({}), computed=False)
+    assert wait.kind == "sync"
+
+
+@pytest.mark.parametrize(
+    ("kind", "computing", "copying", "explained"),
+    [
+        ("launch_bound", 0.0, 0.0, True), ("launch_bound", 0.0, 9.0, True), ("launch_bound", 9.0, 0.0, False),
+        ("launch_bound", 9.0, 1.0, True), ("sync", 0.0, 4.0, False), ("sync", 0.0, 5.0, True), ("storage", 99.0, 0.0, False),
+    ],
+)  # fmt: skip
+def test_launches_without_times_of_kernels_say_nothing(
+    kind: str, computing: float, copying: float, *, explained: bool
+) -> None:
+    times = {"kernels": pd.DataFrame({"nsys_time_ns": [computing]})}
+    facts = facts_of(Capture(), {tables_of_kernels: times}, copies=pd.DataFrame({"time_ns": [copying]}))
+    call = Claim(kind=kind, title="", sentence="", cells=(cell("host", {"source": CUDA}, "host_time_ns", 10),))
+    assert findings._explained(call, facts) is explained
+
+
 def test_calls_that_allocate_again_and_again_are_one_finding() -> None:
     free = _(call="cudaFree", calls=6, host_time_ns=2600.0, longest_ns=2500.0)
     rows = calls(_(call="cudaMalloc", calls=4, host_time_ns=1000.0, longest_ns=300.0), free, {})
@@ -386,7 +413,7 @@ def sums(monkeypatch: pytest.MonkeyPatch, *, won: int = 0, hot: tuple[float, ...
     monkeypatch.setattr(
         findings, "large_copies", lambda table: [claim("copies", weight, kind="memcpy") for weight in copied]
     )
-    monkeypatch.setattr(findings, "host_waits", lambda table, most=3: list(waits)[: 2 * most])
+    monkeypatch.setattr(findings, "host_waits", lambda table, most=3, **more: list(waits)[: 2 * most])
     monkeypatch.setattr(
         findings, "cpu_ranges", lambda *tables, recorded: [claim("cpu_times", weight, range="a") for weight in cpu]
     )
