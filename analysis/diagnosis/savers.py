@@ -22,6 +22,7 @@ from analysis.formats import intervals
 from analysis.formats.report import Saving
 from analysis.hardware.devices import Device
 from analysis.replay import savings
+from analysis.replay.changes import kernels_ns
 from analysis.replay.decompose import Decomposition, decompose
 from analysis.replay.graph import Bools, Floats, Graph
 from analysis.replay.steady import Steady, find
@@ -288,9 +289,7 @@ def _room(view: View, one: Proposal) -> float:
     if (shorter & view.kernels).any():
         alone = view.ranks == 1 and all(np.array_equal(getattr(graph, name), getattr(after, name)) for name in AROUND)
         return min(_busiest_ns(graph, graph.o_duration * shorter) / min(view.step.bare_ns), 1.0) if alone else 1.0
-    kept = view.kernels & ~view.talks
-    streams = np.bincount(graph.o_stream[kept], weights=graph.o_duration[kept])
-    return 1 - float(streams.max(initial=0.0)) / graph.steps / wall + AGAIN
+    return 1 - kernels_ns(graph) / wall + AGAIN
 
 
 def _of(view: View, part: Saving) -> Saving:

@@ -28,6 +28,7 @@ from analysis.formats.report import (
     Step,
 )
 from analysis.formats.words import duration, share
+from analysis.replay.changes import kernels_ns
 from analysis.replay.graph import Graph
 
 LARGEST = 3  # parts of the start-up
@@ -173,14 +174,18 @@ def _beside(answer: StepAnswer, one: Saver) -> str:
     """Return what a saving holds besides the time that the finding names, as sentences; "" if it holds no more."""
     proposal, view = one.proposal, answer.view
     high = max(of.high or 0.0 for of in (one.saves_ns, one.later_ns) if of is not None)
-    if proposal.change is None or high <= proposal.time_ns:
+    fewer = (
+        bool(proposal.better) and group(proposal.kind) == "host" and high > view.step.told_ns - kernels_ns(view.graph)
+    )
+    if proposal.change is None or (high <= proposal.time_ns and not fewer):
         return ""
     host = _of_host(view, proposal.change(view.graph, 1.0))
     named = max(proposal.time_ns, host) if group(proposal.kind) == "host" else proposal.time_ns + host
     told = ""
-    if named > NAMED * proposal.time_ns:
+    if named > NAMED * proposal.time_ns and high > proposal.time_ns:
         told = f" Calls, waits and work of the host that go with it take {duration(host)}."
-    if proposal.better and one.later_ns is None and one.high > ((one.replayed or one.saves_frac).high or 0.0):
+    best = one.later_ns is None and one.high > ((one.replayed or one.saves_frac).high or 0.0)
+    if fewer or (proposal.better and best):
         return f"{told} The high end also takes {proposal.better}."
     return told + (_FURTHER if high > further(proposal.kind) * max(named, proposal.most_ns or 0.0) else "")
 

@@ -402,6 +402,12 @@ def collectives(graph: Graph) -> Bools:
     return np.array([known[name] for name in graph.o_name], bool)
 
 
+def kernels_ns(graph: Graph) -> float:
+    """Return the time of a step in kernels of the stream with most of it, without collectives, ns."""
+    kept = (graph.o_kind == "kernel") & ~collectives(graph)
+    return float(np.bincount(graph.o_stream[kept], graph.o_duration[kept]).max(initial=0.0)) / graph.steps
+
+
 def bucket(graph: Graph, ops: Bools, size: int, share: float = 1.0) -> Graph:
     """Make one collective of each `size` of these in a row, or of a step: the last one carries the bytes of all."""
     duration, gone = graph.o_duration.copy(), np.zeros(len(graph.o_start), bool)

@@ -20,7 +20,7 @@ from analysis.replay import savings
 from analysis.replay.steady import Phase, Steady
 from analysis.tables.set_up import SET_UP
 from analysis.tables.slack import phases
-from tests.by_hand import graph, on_step, op, proposal
+from tests.by_hand import graph, launches, on_step, op, proposal
 from tests.declared import facts_of
 
 
@@ -48,6 +48,7 @@ def test_two_changes_that_may_save_as_much_are_told_as_a_tie(other: Saver, tie: 
 
 SURE, LARGE, SMALL = saver("sync", 0.1, 0.2), saver("fuse", 0.3, 0.4), saver("fuse", 0.1, 0.2)
 LARGEST = saver("sync", 0.3, 0.4)
+FEWER = " The high end also takes fewer, larger kernels."
 MORE = "Finding 2 may save more, but steps like this one have this cause more often."
 OFTEN = "Finding 2 names a cause that steps like this one have more often."
 
@@ -75,6 +76,17 @@ def test_a_doubt_compares_weighed_causes_of_one_step(
     assert step_findings._doubt([(1, view, first), (2, view, second)]).strip() == said
     assert step_findings._doubt([(1, view, first), (3, view, second)]).strip() == said.replace("2", "3")
     assert step_findings._doubt([(1, view, first), (2, on_step(), second)]) == ""  # of another step
+
+
+@pytest.mark.parametrize(
+    ("high", "kind", "said"), [(0.7, "launch_bound", ""), (0.701, "launch_bound", FEWER), (0.701, "fuse", "")]
+)
+def test_what_saves_more_than_the_idle_time_also_takes_other_kernels(high: float, kind: str, said: str) -> None:
+    """The kernels take 300 ns of 1000; the host takes more than the step."""
+    one = saver(kind, 0.5, high, better="fewer, larger kernels")
+    one = replace(one, proposal=replace(one.proposal, time_ns=2000.0))
+    (found,) = claims([told(one, one=launches(100.0, 200.0))])
+    assert found.sentence == f"{kind}.{said}"
 
 
 # What a step is
