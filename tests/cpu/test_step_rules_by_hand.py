@@ -495,8 +495,31 @@ def test_kernels_of_two_streams_that_run_at_once_are_not_serial(apart: int, kind
     ops = [{"name": f"b{at}", "ns": 20_000.0, "fill": 0.2, "stream": at % 2} for at in range(4)]
     base = graph([{}] * 4, ops)
     base = replace(base, o_start=np.array([0, apart, 100_000, 100_000 + apart]))
-    assert list(found(kernels.propose, view(base))) == [kind]
+    one = found(kernels.propose, view(base))
+    assert list(one) == [kind]
+    if kind == "small_grid":  # of two that run at once, one counts
+        assert one[kind].sentence == "2 launches a step fill 20% of the GPU on average, for 40 µs."
     assert list(found(kernels.propose, view(replace(base, stream_pid=np.array([1, 2]))))) == ["serial_streams"]
+
+
+@pytest.mark.parametrize(
+    ("own", "ns", "kind", "said"),
+    [
+        (3, 16_000.0, "serial_streams", "3 kernels a step fill at most 25% of the GPU each, and run one after another for 120 µs."),
+        (1, 16_000.0, "small_grid", "1 launch a step fills 20% of the GPU on average, for 40 µs."),
+        (1, 21_000.0, "small_grid", "1 launch a step fills 20% of the GPU on average, for 40 µs."),
+        (1, 41_000.0, "small_grid", "1 launch a step fills 10% of the GPU on average, for 41 µs."),
+    ],
+)  # fmt: skip
+def test_a_small_kernel_beside_a_longer_one_of_another_stream_does_not_count(
+    own: int, ns: float, kind: str, said: str
+) -> None:
+    """The last kernel begins with the first one, on another stream, so the shorter one of both takes no time."""
+    ops = [{"name": "row", "ns": 40_000.0, "fill": 0.2} for _ in range(own)]
+    base = graph([{}] * (own + 1), [*ops, {"name": "beside", "ns": ns, "fill": 0.1, "stream": 1}])
+    base = replace(base, o_start=np.array([*range(0, own * 40_000, 40_000), 0]))
+    (one,) = found(kernels.propose, view(base)).values()
+    assert (one.kind, one.sentence) == (kind, said)
 
 
 # Tables of kernels and chains

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
+import pandas as pd
 
 from analysis.diagnosis.chains import Chain, planned
 from analysis.diagnosis.step_rules.launches import jitted
@@ -373,15 +374,36 @@ def _pointwise(name: str) -> bool:
 
 def _accompanied(view: View) -> Bools:
     """Return which kernels run beside kernels of another stream of their GPU for most of their time."""
-    graph, found = view.graph, np.zeros(len(view.names), bool)
-    places = changes.places(graph)[graph.o_stream]
-    took = graph.o_duration.astype(np.int64)
-    for stream in np.unique(graph.o_stream[view.kernels]):
-        own = view.kernels & (graph.o_stream == stream)
-        others = view.kernels & (graph.o_stream != stream) & (places == places[own][0])
-        spans = intervals.union(graph.o_start[others], took[others])
-        found[own] = intervals.covered(graph.o_start[own], graph.o_start[own] + took[own], spans) > took[own] / 2
+    found = np.zeros(len(view.names), bool)
+    for stream in np.unique(view.graph.o_stream[view.kernels]):
+        _mark_beside(view, view.kernels & (view.graph.o_stream == stream), view.kernels, found)
     return found
+
+
+def _hidden(view: View, few: Bools) -> Bools:
+    """Return which of these kernels run beside longer ones of another stream for most of their time.
+
+    Kernels of one name and stream are as long as their mean; of kernels as long as each other, the first is not hidden.
+    """
+    graph, found = view.graph, np.zeros(len(few), bool)
+    if not few.any():
+        return found
+    same = pd.Series(graph.o_duration).groupby([graph.o_stream, view.names.astype(str)], sort=False)
+    group, mean = same.ngroup().to_numpy(), same.transform("mean").to_numpy()
+    for one in np.unique(group[few]):
+        own = few & (group == one)
+        length = mean[own][0]
+        _mark_beside(view, own, view.kernels & ((mean > length) | ((mean == length) & (group < one))), found)
+    return found
+
+
+def _mark_beside(view: View, own: Bools, others: Bools, found: Bools) -> None:
+    """Mark which kernels of one stream run beside others of other streams of their GPU for most of their time."""
+    graph, took = view.graph, view.graph.o_duration.astype(np.int64)
+    places = changes.places(graph)[graph.o_stream]
+    others = others & (graph.o_stream != graph.o_stream[own][0]) & (places == places[own][0])
+    spans = intervals.union(graph.o_start[others], took[others])
+    found[own] = intervals.covered(graph.o_start[own], graph.o_start[own] + took[own], spans) > took[own] / 2
 
 
 def _small_grids(view: View) -> Iterator[Proposal]:
@@ -391,15 +413,19 @@ def _small_grids(view: View) -> Iterator[Proposal]:
     few &= of_each(grids, lambda grid: _blocks(grid) < SMS * graph.sms, bool)  # more blocks keep most SMs at work
     few &= (graph.o_duration > LONG_NS) & ~view.named(r"nccl|ncclDev|multi_tensor_apply")  # it cuts lists of tensors
     few &= ~view.each(lambda name: kind_of_kernel(name) == MATRIX, bool)  # their grids are the library's
+    accompanied = _accompanied(view)
+    few &= ~_hidden(view, few & accompanied)
     time = view.time(few)
     if view.share(time) < LEAST:
         return
-    turns = [rows for rows in changes.neighbours(graph, few & ~_accompanied(view)) if graph.o_fill[rows].sum() <= 1]
+    turns = [rows for rows in changes.neighbours(graph, few & ~accompanied) if graph.o_fill[rows].sum() <= 1]
     count = view.of_step(np.count_nonzero(few))
     name = symbols.short(view.most(few))
     longest = view.of_step(sum(graph.o_duration[rows].max() for rows in turns))
     alone = view.step.phase.launches > 1 and longest > JOB * time  # too little can run beside so long a kernel
     if view.time(view.inside(turns)) > 0.8 * time and len(turns) and not alone:
+        few &= ~accompanied
+        time, count, name = view.time(few), view.of_step(np.count_nonzero(few)), symbols.short(view.most(few))
 
         def beside(base: Graph, share: float) -> Graph:
             for rows in turns:
