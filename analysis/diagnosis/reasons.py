@@ -502,16 +502,19 @@ def _registers(kernel: Kernel) -> Reason | None:
     if row is None or int(row["registers"]) < MANY_REGISTERS:
         return None
     registers = int(row["registers"])
-    warps = SM_REGISTERS // (WARP * -(-registers // 8) * 8)
-    if kernel.sm_count and (sizes := _sizes(row)):
+    warps, whole = SM_REGISTERS // (WARP * -(-registers // 8) * 8), ""
+    if sizes := _sizes(row):
         blocks, threads = sizes
-        if -(-blocks // kernel.sm_count) * -(-threads // WARP) <= warps:
+        each = -(-threads // WARP)
+        if kernel.sm_count and -(-blocks // kernel.sm_count) * each <= warps:
             return None  # all warps that the grid gives an SM fit
+        if each <= warps and warps % each:
+            warps, whole = warps // each * each, f" in whole blocks of {threads} threads"
     return Reason(
         "occupancy_registers",
         f"{registers} registers a thread allow only {warps} warps an SM",
-        f"with {registers} registers a thread, at most {warps} warps fit into the {SM_REGISTERS:,} registers of an SM, "
-        "and so few warps hide little latency",
+        f"with {registers} registers a thread, at most {warps} warps{whole} fit into the {SM_REGISTERS:,} registers of "
+        "an SM, and so few warps hide little latency",
         kinds()["occupancy_registers"]["cure"],
         [cell("kernels", place(row), "registers", registers)],
     )
