@@ -249,6 +249,13 @@ def undone_ns(graph: Graph, after: Graph) -> float:
     return float(sum(np.maximum(one, 0.0).sum() for one in lost))
 
 
+def of_host_ns(view: View, after: Graph) -> float:
+    """Return the time of the host that a change takes away of a step: calls, waits in them, and work between them."""
+    graph, run = view.graph, view.step.told_run
+    waited = np.maximum(run.c_end - run.c_begin - graph.c_own, 0.0)[graph.c_wait != after.c_wait]
+    return view.of_step(undone_ns(graph, after) + waited.sum())
+
+
 def _replayed(view: View, one: Proposal) -> Saver:
     if one.change is None:
         lost, count = one.lost_ns or 0.0, view.step.phase.count
@@ -337,23 +344,35 @@ def _later(view: View, firsts: Sequence[Saver], rest: Sequence[Saver]) -> list[S
 
     Work of the GPU may save far more after another one, such as a graph of what the host launches: then after that.
     """
-    found = []
+    found, told_ns = [], view.step.told_ns
     opened = [_opened(view, first) for first in firsts]
     for one in rest:
         own = one.proposal.change
         assert own is not None
         shorter = own(view.graph, 1.0).o_duration < view.graph.o_duration
         others = opened if shorter.any() else opened[:1]
-        after = [(savings.saving(view.step, own, bases), first, left) for first, bases, left in others]
+        after = [(savings.saving(view.step, own, made[1]), *made) for made in others]
         best = max(after, key=lambda item: item[0].middle)
-        saved, first, left = best if best[0].middle > MORE * max(after[0][0].middle, 0.0) else after[0]
+        saved, first, bases, left = best if best[0].middle > MORE * max(after[0][0].middle, 0.0) else after[0]
         if saved.middle >= WORTH:
             part = as_built(one.proposal.kind, saved.low, saved.high)
-            most = min(1 - first.low, _room(view, one.proposal))
+            most = min(1 - first.low, _room(view, one.proposal), _named_ns(view, one.proposal, bases) / told_ns)
             low, high = min((part.low or 0.0) * left, 1 - first.high), min((part.high or 0.0) * left, most)
             later = _of(view, Saving(low if low <= high else 0.0, high))
             found.append((saved.middle, replace(one, later_ns=later, after=first.key, opens_ns=0.0)))
     return [saver for _, saver in sorted(found, key=lambda item: -item[0])]
+
+
+def _named_ns(view: View, one: Proposal, bases: savings.Bases) -> float:
+    """Return what a change names takes once another one is made, with the work of the host that is left of it, ns."""
+    assert one.change is not None
+    after = one.change(view.graph, 1.0)
+    whole = of_host_ns(view, after)
+    if group(one.kind) == "host":
+        return max(one.time_ns, whole)
+    waits = bool((view.graph.c_wait != after.c_wait).any())
+    left = max(view.of_step(undone_ns(base, one.change(base, 1.0))) for base, _ in bases)
+    return one.time_ns + (whole if waits else left)
 
 
 def _opened(view: View, first: Saver) -> tuple[Saver, savings.Bases, float]:

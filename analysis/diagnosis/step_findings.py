@@ -4,12 +4,11 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
 import pandas as pd
 
 from analysis.diagnosis.built import WORTH, further, group
 from analysis.diagnosis.claims import Claim, Replays, cell
-from analysis.diagnosis.savers import BUSY, Saver, StepAnswer, in_order, total_ns, touched, undone_ns
+from analysis.diagnosis.savers import BUSY, Saver, StepAnswer, in_order, of_host_ns, total_ns, touched
 from analysis.diagnosis.step_rules.view import Proposal, View
 from analysis.diagnosis.vocabulary import do
 from analysis.formats import symbols
@@ -29,7 +28,6 @@ from analysis.formats.report import (
 )
 from analysis.formats.words import duration, share
 from analysis.replay.changes import kernels_ns
-from analysis.replay.graph import Graph
 
 LARGEST = 3  # parts of the start-up
 NAMED = 1.01  # times the time that a finding names: what goes besides is worth a sentence
@@ -156,13 +154,6 @@ def _claim(answer: StepAnswer, one: Saver, several: bool) -> Claim:
     )  # fmt: skip
 
 
-def _of_host(view: View, after: Graph) -> float:
-    """Return the time of the host that a change takes away of a step: calls, waits in them, and work between them."""
-    graph, run = view.graph, view.step.told_run
-    waited = np.maximum(run.c_end - run.c_begin - graph.c_own, 0.0)[graph.c_wait != after.c_wait]
-    return view.of_step(undone_ns(graph, after) + waited.sum())
-
-
 _FURTHER = " The high end allows for the profiler's cost and for fixes that saved more than their replay."
 _HIDDEN = (
     " The profiler's own cost hides how much of this is left without it, perhaps nothing: "
@@ -179,7 +170,7 @@ def _beside(answer: StepAnswer, one: Saver) -> str:
     )
     if proposal.change is None or (high <= proposal.time_ns and not fewer):
         return ""
-    host = _of_host(view, proposal.change(view.graph, 1.0))
+    host = of_host_ns(view, proposal.change(view.graph, 1.0))
     named = max(proposal.time_ns, host) if group(proposal.kind) == "host" else proposal.time_ns + host
     told = ""
     if named > NAMED * proposal.time_ns and high > proposal.time_ns:

@@ -20,9 +20,15 @@ from analysis.replay.decompose import Decomposition
 from analysis.replay.graph import Graph
 from analysis.replay.simulate import simulate
 from analysis.replay.steady import Steady
-from tests.by_hand import bools, graph, launches, on_step, proposal, view
+from tests import by_hand
+from tests.by_hand import bools, graph, launches, on_step, view
 
 LIKELY = {"sync_of_few": 0.4}  # as many steps of known causes have it
+
+
+def proposal(kind: str = "sync", change: Any = None, **more: Any) -> Proposal:
+    """Return one whose operations take the whole step."""
+    return replace(by_hand.proposal(kind, change, **more), time_ns=1000.0)
 
 
 @dataclass
@@ -172,6 +178,39 @@ def test_what_saves_once_the_first_change_is_made_comes_after_it(asked: list[Pro
 def test_the_low_end_of_a_later_change_is_never_above_its_high_end(asked: list[Proposal]) -> None:
     asked += [proposal("sync", Saves(0.1, 0.2)), proposal("fuse", Saves(0.0, 0.0, then=(0.3, 0.4)), most_ns=100.0)]
     assert answer(on_step()).savers[1].later_ns == Saving(0.0, 100.0)
+
+
+@dataclass
+class Frees(Saves):
+    """Leaves out 80 ns of the host's work before the first call."""
+
+    def __call__(self, one: Graph, share: float) -> Graph:
+        return replace(one, c_gap=np.maximum(one.c_gap - bools(0, of=2) * 80.0, 0.0))
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "gone", "high"),
+    [
+        ("precision", Saves, 0.0, 100.0),
+        ("precision", Frees, 0.0, 180.0),  # with the work of the host
+        ("precision", Frees, 80.0, 100.0),  # which the first change has left out already
+        ("sync", Frees, 80.0, 100.0),  # the time of a change of the host holds its work
+        ("host_work", Frees, 80.0, 100.0),
+    ],
+)
+def test_a_later_change_saves_at_most_what_it_names(
+    asked: list[Proposal], monkeypatch: pytest.MonkeyPatch, kind: str, change: Any, gone: float, high: float
+) -> None:
+    """Its operations take 100 ns."""
+
+    def opened(step: savings.Step, first: Any) -> savings.Bases:
+        return [(replace(one, c_gap=np.maximum(one.c_gap - gone, 0.0)), ns) for one, ns in step.bases]
+
+    monkeypatch.setattr(savings, "after", opened)
+    late = replace(proposal(kind, change(0.0, 0.0, then=(0.05, 0.5)), about="y"), time_ns=100.0)
+    asked += [proposal("sync", Saves(0.1, 0.2)), late]
+    one = graph([{"gap": 80.0}, {}], [{}, {}])
+    assert answer(on_step(one)).savers[1].later_ns == Saving(50.0, high)
 
 
 @pytest.mark.parametrize(
