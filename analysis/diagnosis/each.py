@@ -223,7 +223,8 @@ def _judged(
                     "gain_bound_frac": round(high, 4),
                     "least_to_win_ns": round(low * total) if total == total else pd.NA,
                     "time_to_win_ns": round(high * total) if total == total else pd.NA,
-                    "evidence": "; ".join(f"{name} = {value:.6g}" for name, value in one.cells) or pd.NA,
+                    "evidence": "; ".join(f"{name} = {value:.6g}" for name, value in one.cells if not np.isnan(value))
+                    or pd.NA,
                     "reason": words(one.defect)["what"],
                     "do": cure(one.defect, str(row.kernel)),
                     "doubt": _joined(

@@ -568,8 +568,12 @@ def test_what_a_verdict_says_of_a_launch(monkeypatch: pytest.MonkeyPatch) -> Non
     off = 0.5 / (won.BELOW + won.ABOVE)  # the ends are half the bound's logarithm, and all of it
     parts = won.Won(other=1 - won.ABOVE * off, library=0, weighed=0, spread=off, most=9)
     monkeypatch.setattr(won, "fitted", lambda: parts)
-    verdict = Verdict(rank=1, defect="no_tile", sure=0.7, gain=0.123456, cells=(("waves", 1.23456789),))
-    second = Verdict(rank=2, defect="no_tile", sure=0.5, gain=0.36, refuted="it is not", tier="full")
+    verdict = Verdict(
+        rank=1, defect="no_tile", sure=0.7, gain=0.123456, cells=(("waves", 1.23456789), ("l2_read_bytes", np.nan))
+    )
+    second = Verdict(
+        rank=2, defect="no_tile", sure=0.5, gain=0.36, refuted="it is not", tier="full", cells=(("waves", np.nan),)
+    )
     judged = SimpleNamespace(
         of=lambda place: [[verdict, second], []][place], why=["", "too few counters"], unsettled=lambda place: ["a", "b"] if place else [],
         evidence=SimpleNamespace(limits=SimpleNamespace(unknown=(), cc="9.0")),
@@ -588,6 +592,7 @@ def test_what_a_verdict_says_of_a_launch(monkeypatch: pytest.MonkeyPatch) -> Non
         "waves = 1.23457",
     )
     assert (first["metrics"], other["metrics"], other["time_to_win_ns"]) == ("default metrics", "full sections", 360)
+    assert pd.isna(other["evidence"])  # nothing of it was counted
     assert (other["gain_low_frac"], other["least_to_win_ns"]) == (0.2, 200)
     assert "Wrong if: it is not" in other["doubt"]
     assert "could save 20% to 36% of its time" in other["doubt"]
