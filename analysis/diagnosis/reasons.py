@@ -27,6 +27,7 @@ Cells = list[Cell]
 
 LEAST_SPEEDUP = 0.05  # the least estimate of ncu for a headline
 NEAR_ROOF = 0.8
+FAR_ROOF = 0.1  # below, the roof does not limit the kernel, so the distance to it is no saving
 BUSY = 0.6  # of its peak: a busier unit limits the kernel; otherwise the kernel waits for something else
 NEAR_PEAK = 0.8  # from here on ncu too calls a unit well used: little is left to win at the same amount of work
 # a launch costs the host some microseconds, which counts beside a kernel shorter than this
@@ -276,6 +277,8 @@ def _roof(kernel: Kernel) -> Reason | None:
     headline = f"reaches {share(frac)} of the {roof} limit"
     near = frac >= NEAR_ROOF
     told = "it is near that limit" if near else f"a faster kernel could save up to {share(1 - frac)} of its time"
+    if frac < FAR_ROOF:
+        told = "it is far from that limit"
     kind = "compute_roof" if row["bound"] == "compute" else "memory_roof"
     return Reason(
         kind if near else "unknown",
