@@ -18,7 +18,7 @@ if __name__ == "__main__":
 
 from analysis.capture.load import load
 from analysis.capture.model import Capture
-from analysis.diagnosis.built import as_given
+from analysis.diagnosis.built import AGAIN, as_given
 from analysis.diagnosis.steady_of import steady_of
 from analysis.facts import Facts
 from analysis.formats.console import run_program
@@ -48,6 +48,8 @@ def replayed(
     found = saving(chosen, change)
     told = as_given(found.low, found.high)
     low, high = told.low or 0.0, told.high or 0.0
+    if asked and all(kind == "graph" for kind, _, _ in asked):  # it shortens no kernel
+        high = max(min(high, 1 - changes.kernels_ns(chosen.told) / chosen.told_ns + AGAIN), low)
     ends = replace(found, low=low, high=high, low_ns=low * chosen.told_ns, high_ns=high * chosen.told_ns)
     return chosen, ends, change
 

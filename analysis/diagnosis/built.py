@@ -16,6 +16,7 @@ from analysis.formats.report import Saving, kinds
 FILE = Path(__file__).with_name("built.toml")
 WORTH = 0.01  # of the step: what may save less may save nothing
 CLEAR = 0.02  # of the step: without a bare time, what surely saves less may save nothing; the most that loses no cause
+AGAIN = 0.02  # of the step: so much less may its kernels take in another run; two of 190 measured fixes show it
 TWICE = 2.0  # times the replay of a change, what a better one saves
 WIDEST = 0.5  # of the step: a wider interval tells nothing
 WIDEST_GIVEN = 0.24  # the same of a change that is given; built ones saved as much as its upper part

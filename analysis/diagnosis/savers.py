@@ -15,7 +15,7 @@ import pandas as pd
 
 from analysis.capture.model import Capture
 from analysis.diagnosis import step_rules
-from analysis.diagnosis.built import CLEAR, WORTH, as_built, group
+from analysis.diagnosis.built import AGAIN, CLEAR, WORTH, as_built, group
 from analysis.diagnosis.step_likelihood import chance
 from analysis.diagnosis.step_rules.view import FULL, Paths, Proposal, View
 from analysis.formats import intervals
@@ -31,7 +31,6 @@ MOST = 6  # findings on a step
 PAUSE = 0.1  # of a pause: so far it differs from run to run
 HIDDEN = 0.058  # of the step: what may save as much, if the profiler's cost is as high as it can be, is worth a look
 BUSY = 0.8  # of a step: if the GPU works, or copies, for more, only that can become shorter
-AGAIN = 0.02  # of the step: so much less may its kernels take in another run; two of 190 measured fixes show it
 DRIVER = ("allocation", "compile_in_loop", "graph_each_step")
 AROUND = ("c_gap", "c_own", "c_wait", "o_stream", "o_dep", "o_after", "o_lag")  # all but the time of operations
 FIRSTS = 3  # changes after each of which the others are replayed

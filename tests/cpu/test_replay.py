@@ -13,6 +13,7 @@ from analysis import what_if
 from analysis.capture.load import load
 from analysis.capture.model import Capture, nest_ranges
 from analysis.formats.errors import InputError
+from analysis.formats.report import Saving
 from analysis.replay import changes, savings, steady
 from analysis.replay.decompose import PARTS, decompose
 from analysis.replay.graph import OPERATION, Windows, build
@@ -365,6 +366,27 @@ def test_larger_buckets_save_what_each_collective_costs_besides_its_bytes(size: 
     change = what_if.what_if(Capture(), step, [("bucket", "AllReduce", str(size))])
     assert simulate(change(step.graph, 1.0)).step_ns == pytest.approx((150 + left) * US, rel=0.04)
     assert simulate(change(step.graph, 0.0)).step_ns > (150 + 300) * US
+
+
+@pytest.mark.parametrize(
+    ("low", "asked", "high"),
+    [
+        (0.3, ["graph"], 1 - 40 / 80 + 0.02),  # kernels take as much less in another run
+        (0.6, ["graph"], 0.6),
+        (0.3, ["graph", "host"], 0.54),  # as wide as intervals may be
+        (0.3, ["host"], 0.54),
+    ],
+)
+def test_a_graph_alone_leaves_the_time_of_kernels(
+    low: float, asked: list[str], high: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kernels take 40 µs of a step of 80 µs."""
+    capture, step = step_of([*kernels(12, 3 * US, 20 * US), ("launch", "head", 4 * US), ("sync",)])
+    step = replace(step, step_ns=80.0 * US, reason="It is off.")
+    monkeypatch.setattr(what_if, "_chosen", lambda *_: step)
+    monkeypatch.setattr(what_if, "as_given", lambda *_: Saving(low, 0.54))
+    _, found, _ = what_if.replayed(capture, [(kind, ".*", "0.5") for kind in asked])
+    assert (found.low, found.high) == (low, pytest.approx(high))
 
 
 def test_order_of_changes_ends_where_nothing_saves() -> None:
