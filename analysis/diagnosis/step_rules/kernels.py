@@ -11,6 +11,7 @@ from functools import lru_cache
 import numpy as np
 import pandas as pd
 
+from analysis.diagnosis.built import AGAIN
 from analysis.diagnosis.chains import Chain, planned
 from analysis.diagnosis.step_rules.launches import jitted
 from analysis.diagnosis.step_rules.view import FEW, Proposal, View, of_each
@@ -446,8 +447,8 @@ def _small_grids(view: View) -> Iterator[Proposal]:
                 f"another for {duration(time)}."
             ),
             change=beside, count=count, time_ns=time, wrong_if="each kernel needs the result of the one before",
-            best_ns=time * (1 - graph.o_fill[few].max()) if view.step.phase.launches < 2 else None,
-            better="" if single else "kernels of several such steps beside each other",
+            most_ns=None if single else view.time(view.inside(turns)) - (1 - AGAIN) * longest,  # or less in another run
+            best_ns=time * (1 - graph.o_fill[few].max()) if single and view.step.phase.launches < 2 else None,
         )  # fmt: skip
         return
     if symbols.is_closed(view.most(few)) and view.share(time) < COPIES:
