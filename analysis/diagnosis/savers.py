@@ -281,8 +281,8 @@ def _room(view: View, one: Proposal) -> float:
 
     A change that only makes operations of one process faster saves at most their time, which no profiler lengthens. One
     that shortens no kernel leaves the time of the busiest stream in kernels, unless its fix may also merge them. A fix
-    of copies or layouts may rid other kernels of work as well. Calls of the driver (DRIVER) take much longer in some
-    runs.
+    of copies or layouts may rid other kernels of work as well, and one of sets of memory saves no more than these and
+    the work of the host that goes with them. Calls of the driver (DRIVER) take much longer in some runs.
     """
     wall, graph = view.step.told_ns, view.graph
     if one.most_ns is not None:
@@ -295,7 +295,10 @@ def _room(view: View, one: Proposal) -> float:
     if (shorter & view.kernels).any():
         alone = view.ranks == 1 and all(np.array_equal(getattr(graph, name), getattr(after, name)) for name in AROUND)
         return min(_busiest_ns(graph, graph.o_duration * shorter) / min(view.step.bare_ns), 1.0) if alone else 1.0
-    return 1 - kernels_ns(graph) / wall + AGAIN
+    room = 1 - kernels_ns(graph) / wall + AGAIN
+    if shorter.any() and (graph.o_kind[shorter] == "memset").all():
+        return min(room, (one.time_ns + of_host_ns(view, after)) / min(view.step.bare_ns))
+    return room
 
 
 def _of(view: View, part: Saving) -> Saving:

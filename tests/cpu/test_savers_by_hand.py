@@ -292,6 +292,31 @@ def test_no_change_saves_the_kernels_that_it_leaves_and_no_fused_one_more_than_i
     assert told.savers[0].saves_frac == Saving(change.low, pytest.approx(high))
 
 
+@pytest.mark.parametrize(
+    ("kind", "gap", "low", "high"),
+    [
+        ("memset", 0.0, 0.05, 0.1),
+        ("memset", 30.0, 0.05, 0.13),  # with the work of the host
+        ("memset", 0.0, 0.11, 0.11),  # surely, by its replay
+        ("memcpy", 0.0, 0.05, 0.24),
+    ],
+)
+def test_less_memory_to_set_saves_at_most_what_it_takes(
+    asked: list[Proposal], monkeypatch: pytest.MonkeyPatch, kind: str, gap: float, low: float, high: float
+) -> None:
+    """The operation takes 100 ns of 1000."""
+
+    @dataclass
+    class Drops(Saves):
+        def __call__(self, one: Graph, share: float) -> Graph:
+            return replace(one, o_duration=one.o_duration * [0.0, 1.0], c_gap=one.c_gap - [gap, 0.0])
+
+    monkeypatch.setattr(savers, "as_built", lambda kind, *part: Built(0.0, 1.0, 2.0, 0.0).of(*part))
+    asked.append(replace(proposal("redundant_copy", Drops(low, 0.12)), time_ns=100.0))
+    one = graph([{"gap": 50.0}, {}], [{"kind": kind, "ns": 100.0}, {}])
+    assert answer(on_step(one)).savers[0].saves_frac == Saving(low, pytest.approx(high))
+
+
 @pytest.mark.parametrize(("high", "told_high"), [(0.049, None), (0.06, 0.06), (0.2, 0.115)])
 def test_what_most_programs_need_saves_at_most_its_time_and_comes_last(
     asked: list[Proposal], high: float, told_high: float | None
