@@ -65,7 +65,7 @@ class Bench(Struct):
     """bench.json.
 
     `sources`: the fingerprint of each variant. `libraries`: the versions of the timed libraries besides PyTorch; older
-    runs lack them. `failed`: the variants with wrong results.
+    runs lack them. `failed`: the variants with wrong results. `gpt2`: only in older runs, and empty.
     """
 
     conditions: Manifest = field(default_factory=Manifest)
@@ -75,7 +75,7 @@ class Bench(Struct):
     libraries: dict[str, str] | UnsetType = UNSET
     failed: list[str] = []
     left_out: list[str] = []
-    gpt2: dict[str, ModelTimes] = {}
+    gpt2: dict[str, ModelTimes] | UnsetType = UNSET
 
 
 BENCH_ROWS = CsvFile(
