@@ -383,8 +383,9 @@ def equalise_ranks(graph: Graph, host: bool = True) -> Graph:
 
 def places(graph: Graph) -> IntArray:
     """Return a number for each stream that those of one process on one GPU share."""
-    keys = list(zip(graph.stream_pid.tolist(), graph.stream_devices, strict=True))
-    return np.array([keys.index(key) for key in keys], dtype=np.int64)
+    first: dict[tuple[int, str], int] = {}
+    keys = enumerate(zip(graph.stream_pid.tolist(), graph.stream_devices, strict=True))
+    return np.array([first.setdefault(key, at) for at, key in keys], dtype=np.int64)
 
 
 def _between(graph: Graph, place: IntArray) -> IntArray:

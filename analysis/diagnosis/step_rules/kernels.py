@@ -375,9 +375,9 @@ def _pointwise(name: str) -> bool:
 
 def _accompanied(view: View) -> Bools:
     """Return which kernels run beside kernels of another stream of their GPU for most of their time."""
-    found = np.zeros(len(view.names), bool)
+    found, places = np.zeros(len(view.names), bool), changes.places(view.graph)[view.graph.o_stream]
     for stream in np.unique(view.graph.o_stream[view.kernels]):
-        _mark_beside(view, view.kernels & (view.graph.o_stream == stream), view.kernels, found)
+        _mark_beside(view, view.kernels & (view.graph.o_stream == stream), view.kernels, places, found)
     return found
 
 
@@ -389,19 +389,19 @@ def _hidden(view: View, few: Bools) -> Bools:
     graph, found = view.graph, np.zeros(len(few), bool)
     if not few.any():
         return found
+    places = changes.places(graph)[graph.o_stream]
     same = pd.Series(graph.o_duration).groupby([graph.o_stream, view.names.astype(str)], sort=False)
     group, mean = same.ngroup().to_numpy(), same.transform("mean").to_numpy()
     for one in np.unique(group[few]):
         own = few & (group == one)
         length = mean[own][0]
-        _mark_beside(view, own, view.kernels & ((mean > length) | ((mean == length) & (group < one))), found)
+        _mark_beside(view, own, view.kernels & ((mean > length) | ((mean == length) & (group < one))), places, found)
     return found
 
 
-def _mark_beside(view: View, own: Bools, others: Bools, found: Bools) -> None:
+def _mark_beside(view: View, own: Bools, others: Bools, places: changes.IntArray, found: Bools) -> None:
     """Mark which kernels of one stream run beside others of other streams of their GPU for most of their time."""
     graph, took = view.graph, view.graph.o_duration.astype(np.int64)
-    places = changes.places(graph)[graph.o_stream]
     others = others & (graph.o_stream != graph.o_stream[own][0]) & (places == places[own][0])
     spans = intervals.union(graph.o_start[others], took[others])
     found[own] = intervals.covered(graph.o_start[own], graph.o_start[own] + took[own], spans) > took[own] / 2
@@ -414,6 +414,8 @@ def _small_grids(view: View) -> Iterator[Proposal]:
     few &= of_each(grids, lambda grid: _blocks(grid) < SMS * graph.sms, bool)  # more blocks keep most SMs at work
     few &= (graph.o_duration > LONG_NS) & ~view.named(r"nccl|ncclDev|multi_tensor_apply")  # it cuts lists of tensors
     few &= ~view.each(lambda name: kind_of_kernel(name) == MATRIX, bool)  # their grids are the library's
+    if view.share(view.time(few)) < LEAST:
+        return
     accompanied = _accompanied(view)
     few &= ~_hidden(view, few & accompanied)
     time = view.time(few)
