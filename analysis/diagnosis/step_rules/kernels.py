@@ -11,6 +11,7 @@ from functools import lru_cache
 import numpy as np
 import pandas as pd
 
+from analysis.capture.model import IntArray
 from analysis.diagnosis.built import AGAIN
 from analysis.diagnosis.chains import Chain, planned
 from analysis.diagnosis.step_rules.launches import jitted
@@ -399,7 +400,7 @@ def _hidden(view: View, few: Bools) -> Bools:
     return found
 
 
-def _mark_beside(view: View, own: Bools, others: Bools, places: changes.IntArray, found: Bools) -> None:
+def _mark_beside(view: View, own: Bools, others: Bools, places: IntArray, found: Bools) -> None:
     """Mark which kernels of one stream run beside others of other streams of their GPU for most of their time."""
     graph, took = view.graph, view.graph.o_duration.astype(np.int64)
     others = others & (graph.o_stream != graph.o_stream[own][0]) & (places == places[own][0])
