@@ -4,14 +4,13 @@ import itertools
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
 import pandas as pd
 
-from analysis.capture.model import IntArray
 from analysis.diagnosis.built import AGAIN
 from analysis.diagnosis.chains import Chain, planned
 from analysis.diagnosis.step_rules.launches import jitted
@@ -374,15 +373,29 @@ def _pointwise(name: str) -> bool:
     )
 
 
-def _accompanied(view: View) -> Bools:
+def _beside(view: View) -> Callable[[Bools, Bools], Bools]:
+    """Return a test: which kernels of a stream run beside some of other streams of its GPU for most of their time."""
+    graph, took = view.graph, view.graph.o_duration.astype(np.int64)
+    places = changes.places(graph)[graph.o_stream]
+
+    def beside(own: Bools, others: Bools) -> Bools:
+        others = others & (graph.o_stream != graph.o_stream[own][0]) & (places == places[own][0])
+        spans = intervals.union(graph.o_start[others], took[others])
+        return np.asarray(intervals.covered(graph.o_start[own], graph.o_start[own] + took[own], spans) > took[own] / 2)
+
+    return beside
+
+
+def _accompanied(view: View, beside: Callable[[Bools, Bools], Bools]) -> Bools:
     """Return which kernels run beside kernels of another stream of their GPU for most of their time."""
-    found, places = np.zeros(len(view.names), bool), changes.places(view.graph)[view.graph.o_stream]
+    found = np.zeros(len(view.names), bool)
     for stream in np.unique(view.graph.o_stream[view.kernels]):
-        _mark_beside(view, view.kernels & (view.graph.o_stream == stream), view.kernels, places, found)
+        own = view.kernels & (view.graph.o_stream == stream)
+        found[own] = beside(own, view.kernels)
     return found
 
 
-def _hidden(view: View, few: Bools) -> Bools:
+def _hidden(view: View, few: Bools, beside: Callable[[Bools, Bools], Bools]) -> Bools:
     """Return which of these kernels run beside longer ones of another stream for most of their time.
 
     Kernels of one name and stream are as long as their mean; of kernels as long as each other, the first is not hidden.
@@ -390,22 +403,13 @@ def _hidden(view: View, few: Bools) -> Bools:
     graph, found = view.graph, np.zeros(len(few), bool)
     if not few.any():
         return found
-    places = changes.places(graph)[graph.o_stream]
     same = pd.Series(graph.o_duration).groupby([graph.o_stream, view.names.astype(str)], sort=False)
     group, mean = same.ngroup().to_numpy(), same.transform("mean").to_numpy()
     for one in np.unique(group[few]):
         own = few & (group == one)
         length = mean[own][0]
-        _mark_beside(view, own, view.kernels & ((mean > length) | ((mean == length) & (group < one))), places, found)
+        found[own] = beside(own, view.kernels & ((mean > length) | ((mean == length) & (group < one))))
     return found
-
-
-def _mark_beside(view: View, own: Bools, others: Bools, places: IntArray, found: Bools) -> None:
-    """Mark which kernels of one stream run beside others of other streams of their GPU for most of their time."""
-    graph, took = view.graph, view.graph.o_duration.astype(np.int64)
-    others = others & (graph.o_stream != graph.o_stream[own][0]) & (places == places[own][0])
-    spans = intervals.union(graph.o_start[others], took[others])
-    found[own] = intervals.covered(graph.o_start[own], graph.o_start[own] + took[own], spans) > took[own] / 2
 
 
 def _small_grids(view: View) -> Iterator[Proposal]:
@@ -417,8 +421,9 @@ def _small_grids(view: View) -> Iterator[Proposal]:
     few &= ~view.each(lambda name: kind_of_kernel(name) == MATRIX, bool)  # their grids are the library's
     if view.share(view.time(few)) < LEAST:
         return
-    accompanied = _accompanied(view)
-    few &= ~_hidden(view, few & accompanied)
+    test = _beside(view)
+    accompanied = _accompanied(view, test)
+    few &= ~_hidden(view, few & accompanied, test)
     time = view.time(few)
     if view.share(time) < LEAST:
         return
