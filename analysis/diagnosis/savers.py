@@ -258,10 +258,10 @@ def of_host_ns(view: View, after: Graph) -> float:
 def _replayed(view: View, one: Proposal) -> Saver:
     if one.change is None:
         lost, count = one.lost_ns or 0.0, view.step.phase.count
-        low, high = lost * (1 - PAUSE), lost * (1 + PAUSE)
+        low, high = lost * (1 - PAUSE), lost * (1 + PAUSE)  # in another run; in this one, it takes what it takes
         whole = lost + view.step.told_ns * count
         least = min(view.step.bare_ns) * count  # the profiler slows the steps, and no pause
-        return Saver(one, Saving(low, high), Saving(low / whole, high / (high + least)))
+        return Saver(one, Saving(low, lost), Saving(low / whole, high / (high + least)))
     found = savings.saving(view.step, one.change)
     built, best = (None if ns is None else ns / view.step.told_ns for ns in (one.built_ns, one.best_ns))
     if one.needed:
