@@ -59,10 +59,10 @@ QUESTIONS: Mapping[str, Question] = {
         "What would save most, over all captures?",
         "Savings of the findings in GPU hours, by cause: every step as often as it ran. Those of one step may overlap.",
         f"""
-        SELECT kind, sum(low_ns * times * coalesce(gpus, 1)) / {_HOURS} AS low_gpu_hours,
+        SELECT kind, sum(if(low_ns < 0, 0, low_ns) * times * coalesce(gpus, 1)) / {_HOURS} AS low_gpu_hours,
           sum(high_ns * times * coalesce(gpus, 1)) / {_HOURS} AS high_gpu_hours, count(*) AS findings,
           count(DISTINCT capture) AS captures, arg_max(title, high_ns * times) AS largest
-        FROM findings WHERE high_ns IS NOT NULL GROUP BY kind
+        FROM findings WHERE high_ns > 0 AND kind <> 'nothing' GROUP BY kind
         ORDER BY coalesce(low_gpu_hours, 0) + high_gpu_hours DESC, kind""",
     ),
     "unlike": Question(

@@ -21,7 +21,7 @@ from distributed import LocalCluster
 
 from analysis import fleet as command
 from analysis.formats.errors import InputError, UsageError
-from analysis.formats.store import ROWS, VERSION, CaptureRow, StepRow, columns, private
+from analysis.formats.store import ROWS, VERSION, CaptureRow, FindingRow, StepRow, columns, private
 from analysis.store import child, gather, parts, rows, workers
 from analysis.store.questions import QUESTIONS, Store
 from tests.bench.make_captures import make_program, write_sqlite
@@ -348,6 +348,15 @@ def test_a_kernel_is_slow_on_one_gpu(tmp_path: Path) -> None:
     ]
     found = store_of(tmp_path, {"captures": [row("H100"), row("A100")], "kernels": kernels}).ask("slow_kernels")
     assert found[["gpu", "ratio", "fastest"]].to_numpy().tolist() == [["A100", 2.5, "H100, 580"]]
+
+
+def test_nothing_is_no_saving_and_none_is_below_zero(tmp_path: Path) -> None:
+    saved = [("sync", -3.6e12, 7.2e12), ("sync", 3.6e12, 3.6e12), ("nothing", 0.0, 9e12), ("fuse", None, 3.6e12)]
+    findings = [FindingRow(capture="a", finding=kind, kind=kind, low_ns=low, high_ns=ns) for kind, low, ns in saved]
+    found = store_of(tmp_path, {"captures": [row("a")], "findings": findings}).ask("savings")
+    assert found["kind"].tolist() == ["sync", "fuse"]
+    assert found["low_gpu_hours"].fillna(-1).tolist() == [1, -1]  # blank: unknown
+    assert found["high_gpu_hours"].tolist() == [3, 1]
 
 
 def test_files_of_another_file_system_are_read(captures: Path, tmp_path: Path) -> None:
