@@ -206,6 +206,16 @@ def test_no_script_touches_a_clock() -> None:
     assert not re.search(r"nvidia-smi[^\n]*\s(-lgc|-lmc|-ac|--lock|--applications-clocks|-pl|-pm)\b", text)
 
 
+@pytest.mark.parametrize(("program", "code"), [("true", 0), ("exit $((RANK % 2 * 7))", 7), ("no_such_program", 127)])
+def test_a_node_ends_with_the_code_of_its_ranks(gpu_machine: Machine, program: str, code: int) -> None:
+    lost = gpu_machine.put(
+        "lost.sh", 'wait() { builtin wait "$@" || return; [[ $1 != -n || $(jobs -pr) ]] || return 127; }\n'
+    )
+    ranks = {"SLURM_NNODES": "1", "SLURM_NODEID": "0", "LEDGER_RANKS": "4"}
+    for race in ("", str(lost)):  # bash's `wait -n` says 127 if the last rank ends while it looks
+        assert gpu_machine.run("slurm/ranks.sh", "bash", "-c", program, BASH_ENV=race, **ranks).returncode == code
+
+
 # --- where the tools hide ---
 
 
