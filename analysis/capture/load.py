@@ -99,6 +99,9 @@ class _Found:
     refused: list[tuple[str, Sniffed]] = field(default_factory=list)
     logs: list[tuple[str, str, str]] = field(default_factory=list)  # file, why, fix
 
+    def lacks(self, reason: Reason, what: str, why: str, do: str) -> None:
+        self.missing.append(Missing(reason, what, why, do))
+
 
 def _files_of(paths: Sequence[Path]) -> list[tuple[Path, str, bool, bool]]:
     """Return (file, name to show, whether the user named it, whether it leads out of its folder).
@@ -224,7 +227,7 @@ def load(paths: Sequence[Path], progress: bool = False, style: NumberStyle | Non
 
 
 def _leave_out(found: _Found, name: str, size: int, why: str, do: str) -> None:
-    found.missing.append(Missing(Reason.UNREAD, f"{name}: {why}", "nothing of it was read", do))
+    found.lacks(Reason.UNREAD, f"{name}: {why}", "nothing of it was read", do)
     found.files.append(SourceFile(name, "ignored", 0, size, why))
 
 
@@ -260,22 +263,18 @@ def _note(
 ) -> None:
     found.files.append(SourceFile(name, kind, rows, size))
     if doubt:
-        found.missing.append(
-            Missing(
-                Reason.CUT,
-                f"the last name of {name} may be cut short",
-                "the file ends without a line end, right after a name that stands nowhere else in it",
-                "export it again with the same command",
-            )
+        found.lacks(
+            Reason.CUT,
+            f"the last name of {name} may be cut short",
+            "the file ends without a line end, right after a name that stands nowhere else in it",
+            "export it again with the same command",
         )
     if cut_after is not None:
-        found.missing.append(
-            Missing(
-                Reason.CUT,
-                f"{name} ends in the middle of a row: cut off after {cut_after} complete rows",
-                "the export or the copy of the file was interrupted, so the rows after that are missing",
-                "export it again with the same command",
-            )
+        found.lacks(
+            Reason.CUT,
+            f"{name} ends in the middle of a row: cut off after {cut_after} complete rows",
+            "the export or the copy of the file was interrupted, so the rows after that are missing",
+            "export it again with the same command",
         )
 
 
@@ -315,7 +314,7 @@ def _read_page(found: _Found, source: Source) -> None:
             READERS[block.kind](found, replace(source, name=name, sniffed=block))
         except InputError as error:
             what = f"the block of {source.name} from line {line} on"
-            found.missing.append(Missing(Reason.UNREAD, what, str(error).rstrip("."), "give the export that it quotes"))
+            found.lacks(Reason.UNREAD, what, str(error).rstrip("."), "give the export that it quotes")
             found.files.append(SourceFile(name, "ignored", 0, source.size, str(error)))
 
 
@@ -442,13 +441,11 @@ def _set_aside(found: _Found, reports: Sequence[str]) -> None:
                     "give one capture at a time."
                 )
             if not known.all():
-                found.missing.append(
-                    Missing(
-                        Reason.CONTRADICTION,
-                        f"{int((~known).sum())} of {len(rows)} rows of {file}",
-                        f"they are not in {name}, which was used instead",
-                        "export both again from the same .nsys-rep",
-                    )
+                found.lacks(
+                    Reason.CONTRADICTION,
+                    f"{int((~known).sum())} of {len(rows)} rows of {file}",
+                    f"they are not in {name}, which was used instead",
+                    "export both again from the same .nsys-rep",
                 )
         for at, listed in enumerate(found.files):
             if listed.name == file and listed.kind == f"nsys {report}":
@@ -480,26 +477,22 @@ def _gpu_ops(found: _Found) -> pd.DataFrame:
         return empty_table(GPU_OPS_COLUMNS)
     if trace is None:
         assert launches is not None
-        found.missing.append(
-            Missing(
-                Reason.NO_GPU_TRACE,
-                "registers, streams and memory copies of the timeline",
-                "there is no cuda_gpu_trace among the files",
-                "export it with `nsys stats --report cuda_gpu_trace --format csv`",
-            )
+        found.lacks(
+            Reason.NO_GPU_TRACE,
+            "registers, streams and memory copies of the timeline",
+            "there is no cuda_gpu_trace among the files",
+            "export it with `nsys stats --report cuda_gpu_trace --format csv`",
         )
         return launches[1].sort_values("start_ns", kind="stable", ignore_index=True)
     if launches is None and calls is not None:
         ops = trace[1].sort_values("start_ns", kind="stable", ignore_index=True)
         return nsys_csv.fill_from_calls(ops, calls[1])
     if launches is None:
-        found.missing.append(
-            Missing(
-                Reason.NO_LAUNCHES,
-                "which range launched which kernel",
-                "there is no cuda_kern_exec_trace among the files, so the launches are unknown",
-                "export it with `nsys stats --report cuda_kern_exec_trace --format csv`",
-            )
+        found.lacks(
+            Reason.NO_LAUNCHES,
+            "which range launched which kernel",
+            "there is no cuda_kern_exec_trace among the files, so the launches are unknown",
+            "export it with `nsys stats --report cuda_kern_exec_trace --format csv`",
         )
         return trace[1].sort_values("start_ns", kind="stable", ignore_index=True)
     ops, lonely, added = nsys_csv.join_launches(trace[1], launches[1])
@@ -510,22 +503,18 @@ def _gpu_ops(found: _Found) -> pd.DataFrame:
             "give one capture at a time."
         )
     if lonely:
-        found.missing.append(
-            Missing(
-                Reason.LOST_LAUNCHES,
-                f"the launches of {lonely} of {kernels} kernels",
-                f"they stand in {trace[0]} and not in {launches[0]}",
-                "export both reports again from the same .nsys-rep",
-            )
+        found.lacks(
+            Reason.LOST_LAUNCHES,
+            f"the launches of {lonely} of {kernels} kernels",
+            f"they stand in {trace[0]} and not in {launches[0]}",
+            "export both reports again from the same .nsys-rep",
         )
     if added:
-        found.missing.append(
-            Missing(
-                Reason.CUT,
-                f"registers and streams of {added} kernels, and copies beside them",
-                f"they stand in {launches[0]} and not in {trace[0]}, which was cut",
-                "export both reports again from the same .nsys-rep",
-            )
+        found.lacks(
+            Reason.CUT,
+            f"registers and streams of {added} kernels, and copies beside them",
+            f"they stand in {launches[0]} and not in {trace[0]}, which was cut",
+            "export both reports again from the same .nsys-rep",
         )
     return ops if calls is None else nsys_csv.fill_from_calls(ops, calls[1])
 
@@ -579,22 +568,18 @@ def _note_graphs(found: _Found, ops: pd.DataFrame) -> None:
     unknown = int(kernels["graph_node_id"].isna().sum())
     calls = sorted({call for call in found.api_calls if call.startswith(("cudaGraphLaunch", "cuGraphLaunch"))})
     if unknown:
-        found.missing.append(
-            Missing(
-                Reason.IN_GRAPHS,
-                f"in which range {unknown} of {len(kernels)} kernels of CUDA graphs were recorded",
-                f"the graph was built before the capture began, or {GRAPH_KERNELS.name} is missing",
-                f"let the capture begin before the graph is built, and export it with {EXPORT}",
-            )
+        found.lacks(
+            Reason.IN_GRAPHS,
+            f"in which range {unknown} of {len(kernels)} kernels of CUDA graphs were recorded",
+            f"the graph was built before the capture began, or {GRAPH_KERNELS.name} is missing",
+            f"let the capture begin before the graph is built, and export it with {EXPORT}",
         )
     elif calls and kernels.empty:
-        found.missing.append(
-            Missing(
-                Reason.IN_GRAPHS,
-                "kernels inside CUDA graphs may be missing",
-                f"the program calls {calls[0]}, and nsys lists the kernels of a graph only when asked",
-                "capture with `nsys profile --cuda-graph-trace=node`",
-            )
+        found.lacks(
+            Reason.IN_GRAPHS,
+            "kernels inside CUDA graphs may be missing",
+            f"the program calls {calls[0]}, and nsys lists the kernels of a graph only when asked",
+            "capture with `nsys profile --cuda-graph-trace=node`",
         )
 
 
@@ -640,7 +625,7 @@ def _put_together(found: _Found, given: list[str]) -> Capture:
             why, fix = str(tool.get("reason") or tool["status"]), str(tool.get("fix") or f"run `{DOCTOR}`")
             reason = {"nsys": Reason.NSYS_FAILED, "ncu": Reason.NCU_FAILED}.get(tool["tool"], Reason.BARE_FAILED)
             measures = "the bare run" if tool["tool"] == "bare" else tool["tool"]
-            found.missing.append(Missing(reason, f"what {measures} measures", why, fix))
+            found.lacks(reason, f"what {measures} measures", why, fix)
     return Capture(
         gpu_ops=timeline.gpu_ops,
         ranges=timeline.ranges,
@@ -750,8 +735,7 @@ def _timeline(found: _Found) -> Timeline:
                 "nvtx_pushpop_trace",
             )
         )
-    timeline = _with_ranks(found, timeline)
-    return timeline
+    return _with_ranks(found, timeline)
 
 
 def _unread(found: _Found) -> list[Missing]:
@@ -844,7 +828,3 @@ def _raise_nothing(found: _Found, given: list[str]) -> None:
         raise InputError(f"{name}: is {sniffed.found}, and nothing else can be read; {sniffed.advice}.")
     names = ", ".join(file.name for file in found.files[:3])
     raise InputError(f"{', '.join(given)}: holds no timeline and no counters (only {names}); {_WHAT_TO_GIVE}.")
-
-
-def _known(**values: str) -> dict[str, str]:
-    return {name: value for name, value in values.items() if value}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -128,31 +129,25 @@ def _refuse_summary(parts: Parts, where: str, *, alone: bool) -> None:
     parts.missing.append(Missing(Reason.UNREAD, f"a summary page of {where}", why, fix))
 
 
-def _damage(text: str, where: str, known: list[Missing]) -> list[Missing]:
+def _damage(text: str, where: str, known: list[Missing]) -> Iterator[Missing]:
     """Return missing for pages that stand in the file but were not read; `known` are the missing of the others."""
-    missing = []
     lost = ncu_csv.lost_headers(text)
     if lost:
-        missing.append(
-            Missing(
-                Reason.UNREAD,
-                f"the page below line {lost[0]} of {where}",
-                "its header has columns of ncu and is none of a known page, so it was not read",
-                "export the file again with the same command",
-            )
+        yield Missing(
+            Reason.UNREAD,
+            f"the page below line {lost[0]} of {where}",
+            "its header has columns of ncu and is none of a known page, so it was not read",
+            "export the file again with the same command",
         )
     last = text.rpartition("\n")[2]
     cells = ncu_csv.split_row(last.rstrip("\r")) or []
     if last.strip() and (len(cells) < 3 or not cells[-1]) and not _cut_already(known):
-        missing.append(
-            Missing(
-                Reason.CUT,
-                f"{where} ends in the middle of a line",
-                "the export or the copy of the file was interrupted, so what came after that is missing",
-                "export it again with the same command",
-            )
+        yield Missing(
+            Reason.CUT,
+            f"{where} ends in the middle of a line",
+            "the export or the copy of the file was interrupted, so what came after that is missing",
+            "export it again with the same command",
         )
-    return missing
 
 
 def _cut_already(missing: list[Missing]) -> bool:
@@ -186,7 +181,7 @@ def _add(frames: list[pd.DataFrame], frame: pd.DataFrame) -> None:
         frames.append(frame)
 
 
-def lost_in_details(parts: Parts) -> list[Missing]:
+def lost_in_details(parts: Parts) -> Iterator[Missing]:
     """Return missing of a capture with details pages alone: digits, and metrics that they print under a label only."""
     exact = {
         (row.ncu_id, row.name) for frame in parts.counters for row in frame[["ncu_id", "name"]].itertuples(index=False)
@@ -195,27 +190,21 @@ def lost_in_details(parts: Parts) -> list[Missing]:
         (row.ncu_id, row.name) for frame in parts.rounded for row in frame[["ncu_id", "name"]].itertuples(index=False)
     } - exact
     labels = {label for frame in parts.details for label in frame.loc[frame["metric"] == "", "label"]}
-    missing = []
     if alone:
-        missing.append(
-            Missing(
-                Reason.IMPRECISE,
-                f"all digits of the counters of {count_of(len(alone), 'launch')}",
-                "they come from a details page, which prints two decimals",
-                f"add the raw page: {ncu_csv.EXPORT.format(page='raw')}",
-            )
+        yield Missing(
+            Reason.IMPRECISE,
+            f"all digits of the counters of {count_of(len(alone), 'launch')}",
+            "they come from a details page, which prints two decimals",
+            f"add the raw page: {ncu_csv.EXPORT.format(page='raw')}",
         )
     if alone and labels:
         shown = ", ".join(sorted(labels)[:3]) + (f" and {len(labels) - 3} more" if len(labels) > 3 else "")
-        missing.append(
-            Missing(
-                Reason.UNREAD,
-                f"{count_of(len(labels), 'metric')} of the details page ({shown})",
-                "the page has only their labels, and which metrics these stand for is not known",
-                "export it with --print-metric-name name, or the raw page",
-            )
+        yield Missing(
+            Reason.UNREAD,
+            f"{count_of(len(labels), 'metric')} of the details page ({shown})",
+            "the page has only their labels, and which metrics these stand for is not known",
+            "export it with --print-metric-name name, or the raw page",
         )
-    return missing
 
 
 def merge_rounded(exact: list[pd.DataFrame], rounded: list[pd.DataFrame]) -> list[pd.DataFrame]:

@@ -23,7 +23,7 @@ the indentation may be gone, and `> ` may stand before each line.
 import functools
 import mmap
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -231,30 +231,24 @@ def _averages(launches: Sequence[_Launch], where: str) -> Missing:
     )
 
 
-def _lost(launches: Sequence[_Launch], profiled: Sequence[str], where: str) -> list[Missing]:
+def _lost(launches: Sequence[_Launch], profiled: Sequence[str], where: str) -> Iterator[Missing]:
     """Return what is missing of launches without their line, and of those that only the lines of progress name."""
-    missing = []
     unnamed = sum(launch.is_unnamed for launch in launches)
     if unnamed:
-        missing.append(
-            Missing(
-                Reason.UNREAD,
-                f"name, grid and block of {unnamed} of {count_of(len(launches), 'launch')} of {where}",
-                "the line of a launch (`kernel (grid)x(block), Context …`) does not stand above its sections",
-                "copy the whole output of ncu",
-            )
+        yield Missing(
+            Reason.UNREAD,
+            f"name, grid and block of {unnamed} of {count_of(len(launches), 'launch')} of {where}",
+            "the line of a launch (`kernel (grid)x(block), Context …`) does not stand above its sections",
+            "copy the whole output of ncu",
         )
     absent = len(profiled) - sum(launch.times for launch in launches)
     if absent > 0:
-        missing.append(
-            Missing(
-                Reason.LOST_RECORDS,
-                f"{absent} of {count_of(len(profiled), 'launch')} of {where}",
-                "ncu says that it profiled them (==PROF==), and the file has no section of them",
-                "copy the whole output of ncu",
-            )
+        yield Missing(
+            Reason.LOST_RECORDS,
+            f"{absent} of {count_of(len(profiled), 'launch')} of {where}",
+            "ncu says that it profiled them (==PROF==), and the file has no section of them",
+            "copy the whole output of ncu",
         )
-    return missing
 
 
 def _stack(launch: _Launch) -> str:

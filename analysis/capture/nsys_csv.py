@@ -7,7 +7,7 @@ the model. These functions unify names that changed between years: `[CUDA memcpy
 
 import mmap
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,6 @@ from analysis.capture.model import (
     RANGE_SUMS_COLUMNS,
     RANGES_COLUMNS,
     as_table,
-    empty_table,
     nest_ranges,
 )
 from analysis.capture.names import range_name
@@ -93,33 +92,51 @@ def importer_errors(raw: bytes | mmap.mmap, where: str) -> list[Missing]:
     ]
 
 
-def lacking(table: Table) -> list[Missing]:
-    """Return the missing of a table: missing columns, rows that were cut off, rounded numbers."""
-    looks = (_no_rows, shares, _unknown_columns, _orphans, _disorder, _cut_names, rounding, _sizes_without_unit)
-    return [found for look in looks if (found := look(table)) is not None]
-
-
-def _no_rows(table: Table) -> Missing | None:
-    if len(table):
-        return None
-    return Missing(
-        Reason.CUT,
-        f"all rows of {table.report} in {table.where}",
-        "the table ends right below its header",
-        "export it again with the same command",
-    )
-
-
-def _unknown_columns(table: Table) -> Missing | None:
-    unknown = table.raw.header.unknown
-    if not unknown:
-        return None
-    return Missing(
-        Reason.UNREAD,
-        f"column {', '.join(unknown)} of {table.where}",
-        f"no known nsys prints it in {table.report}, so it was not read",
-        "export the file again with `nsys stats`, or tell what the column holds",
-    )
+def lacking(table: Table) -> Iterator[Missing]:
+    """Yield the missing of a table: missing columns, rows that were cut off, rounded numbers."""
+    where, report, raw = table.where, table.report, table.raw
+    if not len(table):
+        yield Missing(
+            Reason.CUT,
+            f"all rows of {report} in {where}",
+            "the table ends right below its header",
+            "export it again with the same command",
+        )
+    if found := shares(table):
+        yield found
+    if raw.header.unknown:
+        yield Missing(
+            Reason.UNREAD,
+            f"column {', '.join(raw.header.unknown)} of {where}",
+            f"no known nsys prints it in {report}, so it was not read",
+            "export the file again with `nsys stats`, or tell what the column holds",
+        )
+    if found := _orphans(table):
+        yield found
+    if not in_order(table):
+        yield Missing(
+            Reason.CONTRADICTION,
+            f"the order of {where}",
+            f"the rows of {report} do not stand in the order of their start, in which nsys prints them, so the file "
+            "may have been edited",
+            "export it again with `nsys stats`",
+        )
+    if raw.cut_names:
+        yield Missing(
+            Reason.CUT,
+            f"{raw.cut_names} names of {where} are cut",
+            "they come from console output, which ends names at 100 characters with …",
+            "export with `nsys stats --format csv`",
+        )
+    if found := rounding(table):
+        yield found
+    if report == "cuda_gpu_mem_size_sum" and raw.unit("Total") == UNKNOWN_SIZE:
+        yield Missing(
+            Reason.IMPRECISE,
+            f"sizes of copies in {where}",
+            "nsys 2020 prints them without a unit",
+            "export with nsys 2022 or later, or use cuda_gpu_trace",
+        )
 
 
 def _orphans(table: Table) -> Missing | None:
@@ -135,40 +152,6 @@ def _orphans(table: Table) -> Missing | None:
         f"the ranges around {orphans} ranges of {table.where}",
         "nsys leaves out ranges of one thread that begin and end at the same nanosecond",
         "read the SQLite export instead, which holds them all",
-    )
-
-
-def _disorder(table: Table) -> Missing | None:
-    if in_order(table):
-        return None
-    return Missing(
-        Reason.CONTRADICTION,
-        f"the order of {table.where}",
-        f"the rows of {table.report} do not stand in the order of their start, in which nsys prints them, so "
-        "the file may have been edited",
-        "export it again with `nsys stats`",
-    )
-
-
-def _cut_names(table: Table) -> Missing | None:
-    if not table.raw.cut_names:
-        return None
-    return Missing(
-        Reason.CUT,
-        f"{table.raw.cut_names} names of {table.where} are cut",
-        "they come from console output, which ends names at 100 characters with …",
-        "export with `nsys stats --format csv`",
-    )
-
-
-def _sizes_without_unit(table: Table) -> Missing | None:
-    if table.report != "cuda_gpu_mem_size_sum" or table.raw.unit("Total") != UNKNOWN_SIZE:
-        return None
-    return Missing(
-        Reason.IMPRECISE,
-        f"sizes of copies in {table.where}",
-        "nsys 2020 prints them without a unit",
-        "export with nsys 2022 or later, or use cuda_gpu_trace",
     )
 
 
@@ -303,8 +286,6 @@ def kind_of_operation(name: str) -> str:
 
 def gpu_trace(table: Table) -> pd.DataFrame:
     """Return GPU operations (GPU_OPS_COLUMNS, the API side NA) from cuda_gpu_trace."""
-    if not len(table):
-        return empty_table(GPU_OPS_COLUMNS)
     name = kernel_names(table.categories("Name"))
     kind = _map(table.categories("Name"), kind_of_operation)
     columns: dict[str, Any] = {
@@ -332,8 +313,6 @@ def gpu_trace(table: Table) -> pd.DataFrame:
 
 def kern_exec(table: Table) -> pd.DataFrame:
     """Return kernels with their launch (GPU_OPS_COLUMNS; registers, stream and bytes NA) from cuda_kern_exec_trace."""
-    if not len(table):
-        return empty_table(GPU_OPS_COLUMNS)
     api_start = table.integers("API Start")
     columns = {
         "start_ns": table.integers("Kernel Start"),
@@ -370,8 +349,6 @@ def _paths_from_stacks(range_ids: list[int], names: list[str], stacks: list[str]
 
 def pushpop_trace(table: Table) -> pd.DataFrame:
     """Return range instances (RANGES_COLUMNS) from nvtx_pushpop_trace."""
-    if not len(table):
-        return empty_table(RANGES_COLUMNS)
     columns: dict[str, Any] = {
         "start_ns": table.integers("Start"),
         "end_ns": table.integers("End"),
@@ -411,8 +388,6 @@ def _without_open(ranges: pd.DataFrame) -> pd.DataFrame:
 
 def nvtx_kern_sum(table: Table) -> pd.DataFrame:
     """Return kernel time by range and kernel (RANGE_SUMS_COLUMNS) from nvtx_kern_sum."""
-    if not len(table):
-        return empty_table(RANGE_SUMS_COLUMNS)
     columns = {
         "name": _map(table.categories("NVTX Range"), strip_domain).astype("str"),
         "pid": table.integers("PID"),
@@ -427,8 +402,6 @@ def nvtx_kern_sum(table: Table) -> pd.DataFrame:
 
 def kern_sum(table: Table) -> pd.DataFrame:
     """Return kernel totals (KERNEL_SUMS_COLUMNS) from cuda_gpu_kern_sum or cuda_gpu_kern_gb_sum."""
-    if not len(table):
-        return empty_table(KERNEL_SUMS_COLUMNS)
     names = table.categories("Name")
     columns = {
         "kernel": kernel_names(names).astype("str"),
@@ -499,8 +472,6 @@ def api_names(table: Table) -> list[str]:
 
 def api_trace(table: Table) -> pd.DataFrame:
     """Return API calls (API_CALLS_COLUMNS) from cuda_api_trace."""
-    if not len(table):
-        return empty_table(API_CALLS_COLUMNS)
     start = table.integers("Start")
     columns = {
         "api_start_ns": start,

@@ -273,6 +273,9 @@ class _Export:
         self._calls: dict[str, Column] = {}  # of RUNTIME, whose rows several tables need
         self._processes: dict[int, int] | None = None
 
+    def lacks(self, reason: Reason, what: str, why: str, do: str) -> None:
+        self.missing.append(Missing(reason, what, why, do))
+
     def read(self, table: str, needed: Sequence[str], wanted: Sequence[str] = ()) -> dict[str, Column]:
         """Return the columns of a table: all of `needed`, and those of `wanted` that exist. Empty without the table."""
         if table not in self.tables:
@@ -312,13 +315,11 @@ class _Export:
         found = self._strings.reindex(ids).tolist()
         unknown = [number for number, text in zip(ids.tolist(), found, strict=True) if not isinstance(text, str)]
         if unknown:
-            self.missing.append(
-                Missing(
-                    Reason.UNREAD,
-                    f"{len(unknown)} names in {self.where}",
-                    f"table StringIds has no text for them (the first is id {unknown[0]})",
-                    _EXPORT_AGAIN,
-                )
+            self.lacks(
+                Reason.UNREAD,
+                f"{len(unknown)} names in {self.where}",
+                f"table StringIds has no text for them (the first is id {unknown[0]})",
+                _EXPORT_AGAIN,
             )
         return [
             text if isinstance(text, str) else f"(name {number} unknown)"
@@ -447,13 +448,11 @@ def _times(export: _Export, table: str, columns: dict[str, Column]) -> tuple[dic
     timed = ~(start.missing | end.missing | ((start.values == 0) & (end.values == 0)))
     lost = int((~timed).sum())
     if lost:
-        export.missing.append(
-            Missing(
-                Reason.LOST_TIMES,
-                f"the time of {lost} of {len(timed)} rows of {table} in {export.where}",
-                "nsys recorded neither their start nor their end",
-                "capture again; such rows come from a crash or from lost events",
-            )
+        export.lacks(
+            Reason.LOST_TIMES,
+            f"the time of {lost} of {len(timed)} rows of {table} in {export.where}",
+            "nsys recorded neither their start nor their end",
+            "capture again; such rows come from a crash or from lost events",
         )
         columns = {name: Column(column.values[timed], column.missing[timed]) for name, column in columns.items()}
     begin, finish = columns["start"].values, columns["end"].values
@@ -525,12 +524,10 @@ def _sets(export: _Export) -> _Part | None:
 def _unshaped(
     kind: str, start: IntArray, end: IntArray, names: list[str], codes: IntArray, columns: dict[str, Column]
 ) -> _Part:
-    """Return a part without grid and block. Names that become equal are merged."""
-    unique = list(dict.fromkeys(names))
-    again = np.array([unique.index(name) for name in names], dtype=np.int64)
+    """Return a part without grid and block."""
     none = _shape([None] * 3, len(start))
     device = _or_zero(columns.get("deviceId"), len(start))
-    return _Part(kind, start, end, device, unique, again[codes] if len(codes) else codes, columns, none, none)
+    return _Part(kind, start, end, device, names, codes, columns, none, none)
 
 
 def _or_zero(column: Column | None, length: int) -> IntArray:
@@ -556,14 +553,13 @@ def _shape(parts: list[Column | None], length: int) -> pd.Categorical:
     if missing is not None and missing.any():
         codes = np.where(missing, len(labels), codes)
         labels.append("")
-    return (
-        pd.Categorical.from_codes(codes, categories=labels)
-        if len(set(labels)) == len(labels)
-        else _merged(codes, labels)
-    )
+    return _categories(codes, labels)
 
 
-def _merged(codes: IntArray, labels: list[str]) -> pd.Categorical:
+def _categories(codes: IntArray, labels: list[str]) -> pd.Categorical:
+    """Return categories, in which labels that are equal become one."""
+    if len(set(labels)) == len(labels):
+        return pd.Categorical.from_codes(codes, categories=labels)
     unique = list(dict.fromkeys(labels))
     again = np.array([unique.index(label) for label in labels], dtype=np.int64)
     return pd.Categorical.from_codes(again[codes], categories=unique)
@@ -616,12 +612,6 @@ def _launched(export: _Export, part: _Part, calls: dict[str, Column]) -> dict[st
     }
     assert list(built) == list(GPU_OPS_COLUMNS)
     return built
-
-
-def _categories(codes: IntArray, labels: list[str]) -> pd.Categorical:
-    if len(set(labels)) < len(labels):
-        return _merged(codes, labels)
-    return pd.Categorical.from_codes(codes, categories=labels)
 
 
 def _node_ids(column: Column | None, length: int) -> Any:
@@ -752,13 +742,11 @@ def _call_rows_sparse(
 
 def _explain_calls(export: _Export, parts: list[dict[str, Any]], calls: dict[str, Column]) -> None:
     if not calls:
-        export.missing.append(
-            Missing(
-                Reason.NO_LAUNCHES,
-                "which range launched which kernel",
-                f"{export.where} has no table of API calls ({RUNTIME})",
-                "capture with `nsys profile -t cuda,nvtx` and without filters on CUDA API calls",
-            )
+        export.lacks(
+            Reason.NO_LAUNCHES,
+            "which range launched which kernel",
+            f"{export.where} has no table of API calls ({RUNTIME})",
+            "capture with `nsys profile -t cuda,nvtx` and without filters on CUDA API calls",
         )
         return
     processes = np.unique(_process(calls["globalTid"].values)) if "globalTid" in calls else np.array([0, 1])
@@ -773,13 +761,11 @@ def _explain_calls(export: _Export, parts: list[dict[str, Any]], calls: dict[str
     parts = [part for part in parts if "migration" not in part["kind"].categories]
     lonely = sum(int(part["api_start_ns"]._mask.sum()) for part in parts)
     if lonely:
-        export.missing.append(
-            Missing(
-                Reason.LOST_LAUNCHES,
-                f"the launches of {lonely} of {sum(len(part['start_ns']) for part in parts)} GPU operations",
-                f"{export.where} has no API call with their process and correlation id",
-                "let the capture begin before the calls; events at its edges are cut off",
-            )
+        export.lacks(
+            Reason.LOST_LAUNCHES,
+            f"the launches of {lonely} of {sum(len(part['start_ns']) for part in parts)} GPU operations",
+            f"{export.where} has no API call with their process and correlation id",
+            "let the capture begin before the calls; events at its edges are cut off",
         )
 
 
@@ -800,13 +786,11 @@ def _whole_graphs(export: _Export, calls: dict[str, Column], parts: list[dict[st
         if fresh.any():
             built = {name: values[fresh] for name, values in built.items()}
             total = int(built["duration_ns"].sum())
-            export.missing.append(
-                Missing(
-                    Reason.IN_GRAPHS,
-                    f"the kernels inside {count_of(fresh.sum(), 'launch')} of CUDA graphs ({total} ns)",
-                    "nsys recorded each graph as a whole; they count as busy time, in no kernel's and no layer's time",
-                    "capture with `nsys profile --cuda-graph-trace=node`",
-                )
+            export.lacks(
+                Reason.IN_GRAPHS,
+                f"the kernels inside {count_of(fresh.sum(), 'launch')} of CUDA graphs ({total} ns)",
+                "nsys recorded each graph as a whole; they count as busy time, in no kernel's and no layer's time",
+                "capture with `nsys profile --cuda-graph-trace=node`",
             )
             return built
         return None
@@ -814,14 +798,12 @@ def _whole_graphs(export: _Export, calls: dict[str, Column], parts: list[dict[st
         named = export.read(RUNTIME, (), ("nameId",))
         count = int(np.isin(named["nameId"].values, launches).sum()) if named else 0
         if count:
-            export.missing.append(
-                Missing(
-                    Reason.IN_GRAPHS,
-                    f"the kernels inside {count_of(count, 'launch')} of CUDA graphs",
-                    "the capture holds neither the kernels of graphs nor the graphs as a whole, so their time may "
-                    "look idle",
-                    "capture with `nsys profile --cuda-graph-trace=node`",
-                )
+            export.lacks(
+                Reason.IN_GRAPHS,
+                f"the kernels inside {count_of(count, 'launch')} of CUDA graphs",
+                "the capture holds neither the kernels of graphs nor the graphs as a whole, so their time may "
+                "look idle",
+                "capture with `nsys profile --cuda-graph-trace=node`",
             )
     return None
 
@@ -872,13 +854,11 @@ def _graph_nodes(export: _Export, gpu_ops: pd.DataFrame) -> pd.DataFrame:
         at[has_original[at]] = -1
     found = at >= 0
     if not found.all():
-        export.missing.append(
-            Missing(
-                Reason.IN_GRAPHS,
-                f"in which range {int((~found).sum())} of {len(found)} kernels of CUDA graphs were recorded",
-                "the graph was built before the capture began, or nsys did not trace its nodes",
-                "let the capture begin before the graph is built, with `--cuda-graph-trace=node`",
-            )
+        export.lacks(
+            Reason.IN_GRAPHS,
+            f"in which range {int((~found).sum())} of {len(found)} kernels of CUDA graphs were recorded",
+            "the graph was built before the capture began, or nsys did not trace its nodes",
+            "let the capture begin before the graph is built, with `--cuda-graph-trace=node`",
         )
     rows = at[found]
     return as_table(
@@ -947,13 +927,11 @@ def _nvtx(export: _Export) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     left_open[left_open] = [never_closes(name) for name in names[left_open]]
     unclosed = int((chosen & ~closed & ~left_open).sum())
     if unclosed:
-        export.missing.append(
-            Missing(
-                Reason.OPEN_RANGES,
-                f"the end of {unclosed} NVTX ranges",
-                "they were never closed, so they are taken to last to the last NVTX event, as nsys does",
-                "close every range before the program ends, or stop the capture after them",
-            )
+        export.lacks(
+            Reason.OPEN_RANGES,
+            f"the end of {unclosed} NVTX ranges",
+            "they were never closed, so they are taken to last to the last NVTX event, as nsys does",
+            "close every range before the program ends, or stop the capture after them",
         )
     wrong = chosen & ((end < start) | _impossible(start, end))
     if wrong.any():
@@ -1056,22 +1034,18 @@ def _diagnostics(export: _Export) -> None:
     texts = _warnings(export)
     lost = sum(1 for text in texts if _LOST.search(text))
     if lost:
-        export.missing.append(
-            Missing(
-                Reason.LOST_RECORDS,
-                f"events that {export.where} has lost",
-                f"nsys warns {lost} times that events are missing, so sums and launches may be too low",
-                "capture a shorter window, or fewer kinds of events",
-            )
+        export.lacks(
+            Reason.LOST_RECORDS,
+            f"events that {export.where} has lost",
+            f"nsys warns {lost} times that events are missing, so sums and launches may be too low",
+            "capture a shorter window, or fewer kinds of events",
         )
     if len(texts) > lost:
-        export.missing.append(
-            Missing(
-                Reason.WARNINGS,
-                f"{len(texts) - lost} other warnings of nsys in {export.where}",
-                "they are not repeated here, because they name files and hosts",
-                "open the report in the Nsight Systems window, diagnostics summary",
-            )
+        export.lacks(
+            Reason.WARNINGS,
+            f"{len(texts) - lost} other warnings of nsys in {export.where}",
+            "they are not repeated here, because they name files and hosts",
+            "open the report in the Nsight Systems window, diagnostics summary",
         )
 
 

@@ -14,7 +14,7 @@ import mmap
 import re
 import zlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -98,7 +98,7 @@ def read(raw: bytes | mmap.mmap, where: str) -> Timeline:
     recorded, others = trace.events, trace.others
     if not any(map(len, recorded.values())) and not others:
         raise InputError(f"{where}: is a Chrome trace without events of torch.profiler; {AGAIN}.")
-    missing = _not_read(others, where)
+    missing = [*_not_read(others, where)]
     elsewhere = next((match["name"].upper() for name in others if (match := ACCELERATOR.fullmatch(name))), "")
     if not len(recorded["gpu"]):
         missing += _no_gpu_operations(len(recorded["call"]), elsewhere, where)
@@ -187,29 +187,23 @@ def _ranks(gpu_ops: pd.DataFrame, trace: Trace) -> dict[int, int]:
     return {int(processes[0]): trace.rank} if trace.rank is not None and len(processes) == 1 else {}
 
 
-def _not_read(others: Counter[str], where: str) -> list[Missing]:
+def _not_read(others: Counter[str], where: str) -> Iterator[Missing]:
     """Return the missing for events that no table holds."""
-    missing = []
     if others[COUNTED]:
-        missing.append(
-            Missing(
-                Reason.UNCOUNTED,
-                f"the counters of {count_of(others[COUNTED], 'range')} in {where}",
-                f"PyTorch read them over whole ranges ({COUNTED}), which name no launch",
-                "capture the counters of each launch with ncu and add its raw page",
-            )
+        yield Missing(
+            Reason.UNCOUNTED,
+            f"the counters of {count_of(others[COUNTED], 'range')} in {where}",
+            f"PyTorch read them over whole ranges ({COUNTED}), which name no launch",
+            "capture the counters of each launch with ncu and add its raw page",
         )
     for name, count in others.items():
         if name != COUNTED:
-            missing.append(
-                Missing(
-                    Reason.UNREAD,
-                    f"{count_of(count, 'event')} of {name} in {where}",
-                    "they ran on an accelerator whose operations are not read",
-                    "read them in the tool of its vendor; the ranges of the CPU are here",
-                )
+            yield Missing(
+                Reason.UNREAD,
+                f"{count_of(count, 'event')} of {name} in {where}",
+                "they ran on an accelerator whose operations are not read",
+                "read them in the tool of its vendor; the ranges of the CPU are here",
             )
-    return missing
 
 
 def _no_gpu_operations(calls: int, elsewhere: str, where: str) -> list[Missing]:

@@ -3,6 +3,8 @@
 A table without rows has its own gap beside its declaration.
 """
 
+from collections.abc import Iterator
+
 import pandas as pd
 
 from analysis.capture.model import Capture
@@ -38,51 +40,42 @@ def has_own_times(capture: Capture) -> bool:
 
 
 @part("missing")
-def name_missing_captures(facts: Facts) -> list[Missing]:
+def name_missing_captures(facts: Facts) -> Iterator[Missing]:
     """Return the missing of a run without any timeline, or without any counters."""
     capture = facts.capture
     has_timeline, on_cpu = len(capture.gpu_ops) > 0, where_it_ran(capture) == CPU
     if not facts.is_program:
-        return []
+        return
     if on_cpu and has_own_times(capture):
-        return [
-            Missing(
-                Reason.NO_GPU,
-                "times and counters of a GPU",
-                "this run was on a CPU",
-                "run it again on a machine with a GPU",
-            )
-        ]
-    missing = []
+        yield Missing(
+            Reason.NO_GPU,
+            "times and counters of a GPU",
+            "this run was on a CPU",
+            "run it again on a machine with a GPU",
+        )
+        return
     if not has_timeline and not on_cpu and capture.ranges.empty and not _said(capture, "nsys"):
-        missing.append(
-            Missing(
-                Reason.NO_TIMELINE,
-                "time per layer and step",
-                "there is no nsys timeline",
-                f"export it with {EXPORT}, or with `nsys stats --format csv --report "
-                "cuda_gpu_trace,nvtx_pushpop_trace,cuda_api_trace`",
-            )
+        yield Missing(
+            Reason.NO_TIMELINE,
+            "time per layer and step",
+            "there is no nsys timeline",
+            f"export it with {EXPORT}, or with `nsys stats --format csv --report "
+            "cuda_gpu_trace,nvtx_pushpop_trace,cuda_api_trace`",
         )
     if not has_timeline and not on_cpu and len(capture.ranges) > 0:
-        missing.append(
-            Missing(
-                Reason.NO_GPU_TIME,
-                "time on the GPU",
-                "the timeline holds ranges and no GPU operation",
-                "capture with `-t cuda,nvtx` a program that uses an NVIDIA GPU",
-            )
+        yield Missing(
+            Reason.NO_GPU_TIME,
+            "time on the GPU",
+            "the timeline holds ranges and no GPU operation",
+            "capture with `-t cuda,nvtx` a program that uses an NVIDIA GPU",
         )
     if capture.counters.empty and not _said(capture, "ncu"):
-        missing.append(
-            Missing(
-                Reason.NO_COUNTERS,
-                "roofline, stalls and measured bytes",
-                "the run was on a CPU" if on_cpu else "there is no ncu export",
-                f"capture with {program('nsys_scripts/ncu_capture.sh', 'profile')} on a machine with an NVIDIA GPU",
-            )
+        yield Missing(
+            Reason.NO_COUNTERS,
+            "roofline, stalls and measured bytes",
+            "the run was on a CPU" if on_cpu else "there is no ncu export",
+            f"capture with {program('nsys_scripts/ncu_capture.sh', 'profile')} on a machine with an NVIDIA GPU",
         )
-    return missing
 
 
 def _no_datasheet(capture: Capture, gpu: str) -> Missing:
@@ -105,39 +98,31 @@ def _contradicts(facts: Facts) -> bool:
 
 
 @part("missing")
-def name_missing_files(facts: Facts) -> list[Missing]:
+def name_missing_files(facts: Facts) -> Iterator[Missing]:
     """Return the missing of a run that lacks the files with the values to compare its numbers with."""
     capture, gpu = facts.capture, facts.gpu
     has_timeline = len(capture.gpu_ops) > 0
     if not facts.is_program:
-        return []
-    missing = []
+        return
     if capture.ops is None and not (has_own_times(capture) and not has_timeline):
-        missing.append(
-            Missing(
-                Reason.NO_PREDICTIONS,
-                "predicted bytes",
-                "there is no ops.csv, which says what each range must move",
-                "list the ranges with their bytes in ops.csv, with the columns "
-                + here("that analysis/README.md gives", ", ".join(OPS.names)),
-            )
+        yield Missing(
+            Reason.NO_PREDICTIONS,
+            "predicted bytes",
+            "there is no ops.csv, which says what each range must move",
+            "list the ranges with their bytes in ops.csv, with the columns "
+            + here("that analysis/README.md gives", ", ".join(OPS.names)),
         )
     if (has_timeline or len(capture.counters)) and bool(facts.roofs["measured"].isna().all()):
-        missing.append(Missing(Reason.NO_ROOFS, "measured roofs", "there is no ceilings.json", ROOFS))
+        yield Missing(Reason.NO_ROOFS, "measured roofs", "there is no ceilings.json", ROOFS)
     if gpu and (facts.device is None or _contradicts(facts)) and capture.clock != "cpu":
-        missing.append(_no_datasheet(capture, gpu))
+        yield _no_datasheet(capture, gpu)
     if has_timeline and capture.timing is None and capture.of(BARE_RANGES.kind) is None:
-        missing.append(
-            Missing(Reason.NO_BARE_TIMES, "verdicts on steps", "there is no bare time (bare_ranges.csv)", BARE_TIMES)
-        )
+        yield Missing(Reason.NO_BARE_TIMES, "verdicts on steps", "there is no bare time (bare_ranges.csv)", BARE_TIMES)
     if has_timeline and capture.dataflow is None:
         is_compiled = capture.of(INDUCTOR.kind) is not None
-        missing.append(
-            Missing(
-                Reason.NO_DATAFLOW, "what to fuse, beyond known patterns", *(COMPILED if is_compiled else NO_DATAFLOW)
-            )
+        yield Missing(
+            Reason.NO_DATAFLOW, "what to fuse, beyond known patterns", *(COMPILED if is_compiled else NO_DATAFLOW)
         )
-    return missing
 
 
 NO_DATAFLOW = (
@@ -154,39 +139,35 @@ COMPILED = (
 
 
 @part("missing")
-def _partial_counters(facts: Facts) -> list[Missing]:
+def _partial_counters(facts: Facts) -> Iterator[Missing]:
     return name_partial_counters(facts.joined.launches, facts.measured, is_planned=facts.planned_rows is not None)
 
 
-def name_partial_counters(launches: pd.DataFrame, measured: pd.DataFrame, *, is_planned: bool = False) -> list[Missing]:
+def name_partial_counters(
+    launches: pd.DataFrame, measured: pd.DataFrame, *, is_planned: bool = False
+) -> Iterator[Missing]:
     """Return a gap for kernels that ncu was not asked to count, and one for matched kernels without counter values."""
-    missing: list[Missing] = []
     if launches.empty or not (launches["counters_from"] != "").any():
-        return missing
+        return
     outside = int((~launches["requested"] & (launches["counters_from"] == "")).sum())
     if outside:
-        missing.append(
-            Missing(
-                Reason.UNCOUNTED,
-                f"the counters of {outside} of {len(launches)} launches",
-                "the time of the plan was spent on others"
-                if is_planned
-                else "they ran outside the ranges that ncu had to count",
-                f"give more time with `{profile('--budget 120')}`, or capture all with `{profile('--deep')}`"
-                if is_planned
-                else f"capture them with `{profile('--deep')}`, or report with --extrapolate-siblings",
-            )
+        yield Missing(
+            Reason.UNCOUNTED,
+            f"the counters of {outside} of {len(launches)} launches",
+            "the time of the plan was spent on others"
+            if is_planned
+            else "they ran outside the ranges that ncu had to count",
+            f"give more time with `{profile('--budget 120')}`, or capture all with `{profile('--deep')}`"
+            if is_planned
+            else f"capture them with `{profile('--deep')}`, or report with --extrapolate-siblings",
         )
     matched = measured[measured["counters_from"] != ""]
     for column, what in (("duration_ns", "duration"), ("dram_read_bytes", "DRAM bytes"), ("flops", "FLOPs")):
         lost = int(matched[column].isna().sum()) if column in matched else 0
         if lost:
-            missing.append(
-                Missing(
-                    Reason.NO_METRICS,
-                    f"{what} of {lost} of {len(matched)} measured launches",
-                    "ncu gave no value (nan or n/a) or its metrics were not captured",
-                    METRICS,
-                )
+            yield Missing(
+                Reason.NO_METRICS,
+                f"{what} of {lost} of {len(matched)} measured launches",
+                "ncu gave no value (nan or n/a) or its metrics were not captured",
+                METRICS,
             )
-    return missing

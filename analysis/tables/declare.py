@@ -317,7 +317,7 @@ def every(declared: Iterable[Declaration], kind: str, facts: Facts) -> list[Any]
     """Return all contributions of a kind in ALL_COUNT as one list."""
     found: list[Any] = []
     for answer in (one(facts) for one in declared if isinstance(one, Part) and one.kind == kind):
-        found += answer if isinstance(answer, list) else [answer] if answer else []
+        found += [answer] if isinstance(answer, str | Missing) and answer else answer or ()
     return found
 
 

@@ -1,5 +1,7 @@
 """Show what kernels find in L2 in the running program: what they read from DRAM alone, less what they read in place."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import pandas as pd
 
@@ -45,30 +47,26 @@ def build_l2_reuse(facts: Facts) -> pd.DataFrame | None:
     return pd.DataFrame(rows).sort_values("nsys_time_ns", ascending=False, kind="stable") if rows else None
 
 
-def _of_gpu(one: OfGpu, cold: Floats) -> list[dict[str, object]]:
+def _of_gpu(one: OfGpu, cold: Floats) -> Iterator[dict[str, object]]:
     """Return the rows of a GPU. `cold`: bytes that each launch reads from DRAM with flushed caches, NaN if unknown."""
     of_group = _cold_of_groups(one, cold)
-    rows: list[dict[str, object]] = []
     for members in one.found.joints:
         figure, alone = one.found.figure(READ, members), float(of_group[members].sum())
         time = float(one.found.time[members].sum())
         bytes_at = one.peak * time / 1e9
         if figure is None or not figure.resolved or not figure.half * bytes_at <= RESOLVED * alone:
             continue
-        rows.append(
-            {
-                **named(one, members),
-                "launches": int(one.groups["launches"].iloc[members].sum()),
-                "nsys_time_ns": int(time),
-                "cold_read_bytes": alone,
-                "dram_read_bytes": figure.rate * bytes_at,
-                "dram_read_error_bytes": figure.half * bytes_at,
-                "reused_bytes": alone - figure.rate * bytes_at,
-                "reused_frac": 1 - figure.rate * bytes_at / alone,
-                "tier": "sampled",
-            }
-        )
-    return rows
+        yield {
+            **named(one, members),
+            "launches": int(one.groups["launches"].iloc[members].sum()),
+            "nsys_time_ns": int(time),
+            "cold_read_bytes": alone,
+            "dram_read_bytes": figure.rate * bytes_at,
+            "dram_read_error_bytes": figure.half * bytes_at,
+            "reused_bytes": alone - figure.rate * bytes_at,
+            "reused_frac": 1 - figure.rate * bytes_at / alone,
+            "tier": "sampled",
+        }
 
 
 def _cold_of_groups(one: OfGpu, cold: Floats) -> Floats:
