@@ -626,35 +626,23 @@ def _put_together(found: _Found, given: list[str]) -> Capture:
             reason = {"nsys": Reason.NSYS_FAILED, "ncu": Reason.NCU_FAILED}.get(tool["tool"], Reason.BARE_FAILED)
             measures = "the bare run" if tool["tool"] == "bare" else tool["tool"]
             found.lacks(reason, f"what {measures} measures", why, fix)
-    return Capture(
-        gpu_ops=timeline.gpu_ops,
-        ranges=timeline.ranges,
-        clock=timeline.clock,
-        start_end_ranges=timeline.start_end_ranges,
-        overhead=timeline.overhead,
-        graph_nodes=timeline.graph_nodes,
-        nsys_range_sums=range_sums[1] if range_sums else empty_table(RANGE_SUMS_COLUMNS),
-        waits=timeline.waits if found.timeline else found.waits,
-        setups=timeline.setups if found.timeline else found.setups,
-        calls=timeline.calls if found.timeline else found.every_call,
-        summaries=_summaries(found, timeline),
-        nsys_kernel_sums=_kernel_sums(found),
-        counter_units=found.units,
-        samples=found.samples[1] if found.samples else timeline.samples,
-        gpu_attributes=timeline.gpu_attributes or (found.samples[2] if found.samples else {}),
-        session=_session(found, timeline),
-        process_ranks=timeline.process_ranks,
-        ranks_from=timeline.ranks_from,
-        clock_shifts=timeline.clock_shifts,
-        nccl_calls=timeline.nccl_calls,
-        vendor=timeline.vendor or ("NVIDIA" if _is_of_nvidia(found, timeline) else ""),
-        is_unrecorded=timeline.is_unrecorded,
-        **of_ncu,
-        **_of_ours(found),
-        tools=found.tools,
-        missing=found.missing,
-        files=found.files,
-    )
+    if not found.timeline:
+        timeline = replace(timeline, waits=found.waits, setups=found.setups, calls=found.every_call)
+    if found.samples:
+        attributes = timeline.gpu_attributes or found.samples[2]
+        timeline = replace(timeline, samples=found.samples[1], gpu_attributes=attributes)
+    own = {
+        "nsys_range_sums": range_sums[1] if range_sums else empty_table(RANGE_SUMS_COLUMNS),
+        "summaries": _summaries(found, timeline),
+        "nsys_kernel_sums": _kernel_sums(found),
+        "counter_units": found.units,
+        "session": _session(found, timeline),
+        "vendor": timeline.vendor or ("NVIDIA" if _is_of_nvidia(found, timeline) else ""),
+        "tools": found.tools,
+        "missing": found.missing,
+        "files": found.files,
+    }
+    return Capture(**vars(timeline) | own | of_ncu | _of_ours(found))
 
 
 def _kernel_sums(found: _Found) -> pd.DataFrame:

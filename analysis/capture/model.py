@@ -387,9 +387,9 @@ def _join_paths(names: npt.NDArray[np.object_], parent: IntArray, level: IntArra
 class Timeline:
     """The timeline of one file, in the tables of `Capture`; `detail` is its entry in the report's list of files."""
 
-    gpu_ops: pd.DataFrame
-    ranges: pd.DataFrame
-    clock: str
+    gpu_ops: pd.DataFrame = field(default_factory=lambda: empty_table(GPU_OPS_COLUMNS))
+    ranges: pd.DataFrame = field(default_factory=lambda: empty_table(RANGES_COLUMNS))
+    clock: str = "nsys"
     start_end_ranges: pd.DataFrame = field(default_factory=lambda: empty_table(START_END_COLUMNS))
     overhead: pd.DataFrame = field(default_factory=lambda: empty_table(OVERHEAD_COLUMNS))
     graph_nodes: pd.DataFrame = field(default_factory=lambda: empty_table(GRAPH_NODES_COLUMNS))
@@ -412,8 +412,8 @@ class Timeline:
 
 
 @dataclass(frozen=True, repr=False)
-class Capture:
-    """The content of all files that `load` read.
+class Capture(Timeline):
+    """The content of all files that `load` read: their common timeline, and the rest.
 
     gpu_ops           one row for each GPU operation, sorted by start_ns (GPU_OPS_COLUMNS); texts may be categorical;
                       api_*, pid and tid are NA if the export has no API calls
@@ -455,30 +455,14 @@ class Capture:
     session           GPU, versions and clocks from a session page; never a host, a user, a path or a command
     """
 
-    gpu_ops: pd.DataFrame = field(default_factory=lambda: empty_table(GPU_OPS_COLUMNS))
-    ranges: pd.DataFrame = field(default_factory=lambda: empty_table(RANGES_COLUMNS))
-    clock: str = "nsys"
-    start_end_ranges: pd.DataFrame = field(default_factory=lambda: empty_table(START_END_COLUMNS))
-    overhead: pd.DataFrame = field(default_factory=lambda: empty_table(OVERHEAD_COLUMNS))
-    graph_nodes: pd.DataFrame = field(default_factory=lambda: empty_table(GRAPH_NODES_COLUMNS))
     nsys_range_sums: pd.DataFrame = field(default_factory=lambda: empty_table(RANGE_SUMS_COLUMNS))
     nsys_kernel_sums: pd.DataFrame = field(default_factory=lambda: empty_table(KERNEL_SUMS_COLUMNS))
-    waits: pd.DataFrame | None = None
-    setups: pd.DataFrame | None = None
-    calls: pd.DataFrame | None = None
-    samples: pd.DataFrame | None = None
-    summaries: dict[str, pd.DataFrame] = field(default_factory=dict)
     counters: pd.DataFrame = field(default_factory=lambda: empty_table(COUNTERS_COLUMNS))
     counter_units: dict[str, str] = field(default_factory=dict)
     rules: pd.DataFrame = field(default_factory=lambda: empty_table(RULES_COLUMNS))
     source_lines: pd.DataFrame = field(default_factory=lambda: empty_table(SOURCE_LINES_COLUMNS))
     metric_instances: pd.DataFrame = field(default_factory=lambda: empty_table(METRIC_INSTANCES_COLUMNS))
     details: pd.DataFrame = field(default_factory=lambda: empty_table(DETAILS_COLUMNS))
-    process_ranks: dict[int, int] = field(default_factory=dict)
-    ranks_from: str = ""
-    clock_shifts: dict[int, int] = field(default_factory=dict)
-    nccl_calls: pd.DataFrame = field(default_factory=lambda: empty_table(NCCL_CALLS_COLUMNS))
-    gpu_attributes: dict[str, float] = field(default_factory=dict)
     session: dict[str, str] = field(default_factory=dict)
     manifest: dict[str, Any] | None = None
     timing: dict[str, Any] | None = None
@@ -492,10 +476,7 @@ class Capture:
     sweep: dict[str, Any] | None = None
     sweep_rows: pd.DataFrame | None = None
     ours: dict[str, Any] = field(default_factory=dict)
-    vendor: str = ""
-    is_unrecorded: bool = False
     tools: list[dict[str, Any]] = field(default_factory=list)
-    missing: list[Missing] = field(default_factory=list)
     files: list[SourceFile] = field(default_factory=list)
 
     def of(self, kind: str) -> Any:

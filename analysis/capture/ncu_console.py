@@ -188,26 +188,16 @@ def read(
                 cells[page.columns[name]] = value
             page.rows.append(cells)
             page.numbers.append(number)
-    missing = [_averages(launches, where)] if any(launch.times > 1 for launch in launches) else []
-    missing += _lost(launches, profiled, where)
-    if strange:
-        missing.append(
-            Missing(
-                Reason.UNREAD,
-                f"line {strange[0]} of {where}" + (f" and {len(strange) - 1} more" if len(strange) > 1 else ""),
-                "it stands among the sections of a launch and is neither of a table nor of a rule",
-                _AGAIN,
-            )
-        )
+    missing = list(_lacking(launches, profiled, strange, where))
     if cut or (launches and launches[-1].is_cut):
-        missing.append(
+        missing += [
             Missing(
                 Reason.CUT,
                 f"{where} ends in the middle of a table or a line: cut off after {count_of(len(page.rows), 'row')}",
                 "the copy of the file was interrupted, so what came after that is missing",
                 _AGAIN,
             )
-        )
+        ]
     return ncu_details.read_rows(page, found, style, missing)
 
 
@@ -221,18 +211,19 @@ def _unfolded(text: str) -> list[str]:
     return ["" if _RULER.fullmatch(line.rstrip()) else line for line in lines]  # they mark no columns of such a text
 
 
-def _averages(launches: Sequence[_Launch], where: str) -> Missing:
+def _lacking(
+    launches: Sequence[_Launch], profiled: Sequence[str], strange: Sequence[int], where: str
+) -> Iterator[Missing]:
+    """Yield what is missing: single launches, their lines, lines of sections, and what only lines of progress name."""
     times = sum(launch.times for launch in launches)
-    return Missing(
-        Reason.IMPRECISE,
-        f"{count_of(times, 'launch')} of {where} one by one",
-        f"ncu printed {count_of(len(launches), 'summary', 'summaries')}; each launch stands with the average of one",
-        "run ncu without --print-summary",
-    )
-
-
-def _lost(launches: Sequence[_Launch], profiled: Sequence[str], where: str) -> Iterator[Missing]:
-    """Return what is missing of launches without their line, and of those that only the lines of progress name."""
+    if any(launch.times > 1 for launch in launches):
+        summaries = count_of(len(launches), "summary", "summaries")
+        yield Missing(
+            Reason.IMPRECISE,
+            f"{count_of(times, 'launch')} of {where} one by one",
+            f"ncu printed {summaries}; each launch stands with the average of one",
+            "run ncu without --print-summary",
+        )
     unnamed = sum(launch.is_unnamed for launch in launches)
     if unnamed:
         yield Missing(
@@ -241,13 +232,20 @@ def _lost(launches: Sequence[_Launch], profiled: Sequence[str], where: str) -> I
             "the line of a launch (`kernel (grid)x(block), Context …`) does not stand above its sections",
             "copy the whole output of ncu",
         )
-    absent = len(profiled) - sum(launch.times for launch in launches)
+    absent = len(profiled) - times
     if absent > 0:
         yield Missing(
             Reason.LOST_RECORDS,
             f"{absent} of {count_of(len(profiled), 'launch')} of {where}",
             "ncu says that it profiled them (==PROF==), and the file has no section of them",
             "copy the whole output of ncu",
+        )
+    if strange:
+        yield Missing(
+            Reason.UNREAD,
+            f"line {strange[0]} of {where}" + (f" and {len(strange) - 1} more" if len(strange) > 1 else ""),
+            "it stands among the sections of a launch and is neither of a table nor of a rule",
+            _AGAIN,
         )
 
 

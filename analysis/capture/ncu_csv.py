@@ -42,6 +42,11 @@ _MOST_LINES = 32  # over which a quoted cell goes on
 _ROW_BEGINS = re.compile(r'"[0-9.,]*","[0-9.,]+","')
 
 
+def damaged(where: str, found: str, page: str) -> InputError:
+    """Return the error for a page with something that ncu did not write there."""
+    return InputError(f"{where}: {found}; the file is damaged, export it again with {EXPORT.format(page=page)}.")
+
+
 def _cells(line: str) -> list[str] | None:
     """Return the cells of a line, or None if it is no row of a CSV file."""
     try:
@@ -169,10 +174,7 @@ def header_of(section: Section) -> list[str]:
     number, line = section.lines[0]
     names = _cells(line)
     if names is None or (line.startswith('"') and any('"' in name for name in names)):
-        raise InputError(
-            f"{section.name}: line {number}, the header, has a quote too few or too many; the file is damaged, export "
-            f"it again with {EXPORT.format(page=section.page)}."
-        )
+        raise damaged(section.name, f"line {number}, the header, has a quote too few or too many", section.page)
     return [name.strip() for name in names]
 
 
@@ -202,13 +204,13 @@ def read_page(section: Section, lengths: Sequence[int] = ()) -> Page:
     Raises:
         InputError: a column that every page has is missing, or a row is damaged.
     """
-    export = EXPORT.format(page=section.page)
     where, first = section.name, section.lines[0][1]
     quoted = first.startswith('"')
     header = header_of(section)
     for name in ("ID", "Kernel Name"):
         if name not in header:
-            raise InputError(f"{where}: has no column {name!r}; export it again with {export}.")
+            again = EXPORT.format(page=section.page)
+            raise InputError(f"{where}: has no column {name!r}; export it again with {again}.")
     columns: dict[str, int] = {}
     for at, name in enumerate(header):
         columns.setdefault(name, at)
@@ -236,10 +238,8 @@ def read_page(section: Section, lengths: Sequence[int] = ()) -> Page:
             cut = True
         else:
             fields = "a quote too few or too many" if row is None else f"{len(row)} fields"
-            raise InputError(
-                f"{where}: line {number} has {fields} where the header has {len(header)} fields; "
-                f"the file is damaged, export it again with {export}."
-            )
+            said = f"line {number} has {fields} where the header has {len(header)} fields"
+            raise damaged(where, said, section.page)
     return Page(where, header, rows, numbers, cut, columns)
 
 
@@ -291,22 +291,17 @@ def launch_ids(page: Page) -> list[int]:
     Raises:
         InputError: an ID is missing or repeated.
     """
-    ids: list[int] = []
     seen: dict[int, int] = {}
     for ncu_id, line in zip(integers(page, "ID"), page.numbers, strict=True):
         if ncu_id is None:
-            raise InputError(
-                f"{page.name}: line {line} has no ID; the file is damaged, export it again with "
-                f"{EXPORT.format(page='raw')}."
-            )
+            raise damaged(page.name, f"line {line} has no ID", "raw")
         if ncu_id in seen:
             raise InputError(
                 f"{page.name}: ID {ncu_id} stands in lines {seen[ncu_id]} and {line}; two captures were put into one "
                 "file, keep one file each."
             )
         seen[ncu_id] = line
-        ids.append(ncu_id)
-    return ids
+    return list(seen)
 
 
 def identity(page: Page, ids: Sequence[int], device: Sequence[str]) -> pd.DataFrame:

@@ -8,7 +8,7 @@ the labels whose raw name is known. Values have two decimals, so a raw page is b
 import math
 import re
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
@@ -251,10 +251,8 @@ class _Metrics:
         # Rows without a value often have no unit either.
         if unit or name not in self.units:
             if self.units.get(name, unit) not in ("", unit):
-                raise InputError(
-                    f"{where}: {name} is in {unit} where an earlier line has {self.units[name]}; the file is damaged, "
-                    f"export it again with {_EXPORT}."
-                )
+                said = f"{name} is in {unit} where an earlier line has {self.units[name]}"
+                raise ncu_csv.damaged(where, said, "details")
             self.units[name] = unit
 
 
@@ -385,14 +383,7 @@ def _counters(
 ) -> pd.DataFrame:
     """Return one row a launch: its identity, and the metrics with a raw name."""
     rows = list(launches.values())
-    picked = ncu_csv.Page(
-        page.name,
-        page.header,
-        [page.rows[row] for row in rows],
-        [page.numbers[row] for row in rows],
-        False,
-        page.columns,
-    )
+    picked = replace(page, rows=[page.rows[row] for row in rows], numbers=[page.numbers[row] for row in rows])
     shown = texts.get("device__attribute_display_name", {})
     device = [shown.get(ncu_id, cell) or cell for ncu_id, cell in zip(launches, picked.column("Device"), strict=True)]
     identity = ncu_csv.identity(picked, list(launches), device)
@@ -415,10 +406,7 @@ def _check_row(page: ncu_csv.Page, row: int, *, is_metric: bool) -> None:
     named = rule.get("Rule Name", "") != "" and rule.get("Rule Description", "") != ""
     said = named and _RULE_TYPE.fullmatch(rule.get("Rule Type", "")) is not None
     if any(rule.values()) if is_metric else value or (any(rule.values()) and not said):
-        raise InputError(
-            f"{page.name}: line {page.numbers[row]} is neither a metric nor a rule; the file is damaged, export it "
-            f"again with {_EXPORT}."
-        )
+        raise ncu_csv.damaged(page.name, f"line {page.numbers[row]} is neither a metric nor a rule", "details")
 
 
 def _speedup(cell: str, style: NumberStyle, where: str) -> float | None:

@@ -7,7 +7,7 @@ columns by name only, since NVTX columns, `Kernel Time`, sizes and devices come 
 import math
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
@@ -179,7 +179,7 @@ def _instances(cell: str, style: NumberStyle, where: str) -> list[tuple[str, flo
     try:
         return list(instances_of(cell, style))
     except ValueError as error:
-        raise InputError(f"{where}: {error}; the file is damaged, export it again with {_EXPORT}.") from None
+        raise ncu_csv.damaged(where, str(error), "raw") from None
 
 
 def read_section(section: ncu_csv.Section, found: list[tuple[str, str]], style: NumberStyle | None = None) -> RawPage:
@@ -220,10 +220,8 @@ def read_section(section: ncu_csv.Section, found: list[tuple[str, str]], style: 
             cell for cell in printed[name] if style.decimal == "," and scale >= 1e3 and cell.isdecimal() and int(cell)
         ]
         if bare:
-            raise InputError(
-                f"{where}: column {name} has {bare[0][:40]} without decimals, which ncu prints in scaled units; the "
-                f"file is damaged, export it again with {_EXPORT}."
-            )
+            said = f"column {name} has {bare[0][:40]} without decimals, which ncu prints in scaled units"
+            raise ncu_csv.damaged(where, said, "raw")
         metrics[name] = values
         units[name] = unit
         for ncu_id, cell in zip(ids, cells, strict=True) if name in with_instances else ():
@@ -250,8 +248,7 @@ def _take_units(page: ncu_csv.Page) -> tuple[ncu_csv.Page, list[str]]:
         raise InputError(
             f"{page.name}: the row of units under the header is missing; export the file again with {_EXPORT}."
         )
-    rest = ncu_csv.Page(page.name, page.header, page.rows[1:], page.numbers[1:], page.cut, page.columns)
-    return rest, first
+    return replace(page, rows=page.rows[1:], numbers=page.numbers[1:]), first
 
 
 def _refuse_text(page: ncu_csv.Page, name: str, style: NumberStyle) -> None:
@@ -261,7 +258,5 @@ def _refuse_text(page: ncu_csv.Page, name: str, style: NumberStyle) -> None:
             parse_number(cell, style)
         except ValueError:
             shown = cell if len(cell) <= 40 else cell[:37] + "..."
-            raise InputError(
-                f"{page.name}: line {number}, column {name}: {shown!r} is not a number; the file is damaged, export "
-                f"it again with {_EXPORT}."
-            ) from None
+            said = f"line {number}, column {name}: {shown!r} is not a number"
+            raise ncu_csv.damaged(page.name, said, "raw") from None

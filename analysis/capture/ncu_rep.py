@@ -322,13 +322,5 @@ def _source_text(action: Any, places: list[tuple[str, int]]) -> Iterator[tuple[o
     for name, line in places:
         lines = texts.get(name, [])
         if 0 < line <= len(lines):
-            yield (
-                base_name(_text(name)),
-                line,
-                None,
-                without_paths(_text(lines[line - 1]).strip()),
-                *[None] * 6,
-                "",
-                None,
-                "",
-            )
+            text = without_paths(_text(lines[line - 1]).strip())
+            yield base_name(_text(name)), line, None, text, *[None] * 6, "", None, ""

@@ -26,8 +26,8 @@ from analysis.formats.paths import without_paths
 from analysis.formats.report import Missing, Reason
 from analysis.formats.symbols import match_key
 
-_EXPORT = "`ncu --import <report>.ncu-rep --csv --page source --print-source cuda,sass`"
-_AGAIN = f"the file is damaged, export it again with {_EXPORT}"
+_PAGE = "source --print-source cuda,sass"
+_EXPORT = ncu_csv.EXPORT.format(page=_PAGE)
 # The label of each number in 2022, from 2023 on, and in a capture that asked for it by the name of its group.
 _GROUP = "group:smsp__pcsamp_warp_stall_reasons"
 _LABELS = {
@@ -124,33 +124,26 @@ def read_source(section: ncu_csv.Section, style: NumberStyle | None = None) -> t
         InputError: damage inside, or an ambiguous locale.
     """
     blocks, cut = _blocks(section)
-    missing: list[Missing] = []
-    if cut:
-        missing.append(
-            Missing(
-                Reason.CUT,
-                f"{section.name} ends in the middle of a row",
-                "the export or the copy of the file was interrupted, so the lines after that are missing",
-                f"export it again with {_EXPORT}",
-            )
-        )
+    interrupted = Missing(
+        Reason.CUT,
+        f"{section.name} ends in the middle of a row",
+        "the export or the copy of the file was interrupted, so the lines after that are missing",
+        f"export it again with {_EXPORT}",
+    )
+    uncounted = Missing(
+        Reason.NO_SOURCE,
+        f"the hottest source lines of {section.name}",
+        "it holds source text alone, without samples or counts",
+        f"export it with {_EXPORT}",
+    )
     counted = [block for block in blocks if _is_counted(block)]
-    if not counted:
-        missing.append(
-            Missing(
-                Reason.NO_SOURCE,
-                f"the hottest source lines of {section.name}",
-                "it holds source text alone, without samples or counts",
-                f"export it with {_EXPORT}",
-            )
-        )
+    missing = [interrupted] * cut + [uncounted] * (not counted)
     numeric = {name for block in counted for name in block.header if _is_number(name)}
     for block in counted:
         if len(block.rows) > 1 and not block.plain:
-            raise InputError(
-                f"{section.name}: no line below line {block.rows[0][0] - 1} has the {len(block.header)} fields of the "
-                f"header; the file is damaged, export it again with {_EXPORT}."
-            )
+            above = block.rows[0][0] - 1
+            said = f"no line below line {above} has the {len(block.header)} fields of the header"
+            raise ncu_csv.damaged(section.name, said, _PAGE)
     style = decide_locale(
         (),
         section.name,
@@ -257,10 +250,8 @@ def _blocks(section: ncu_csv.Section) -> tuple[list[_Block], bool]:
             if header is None and at == last:
                 return blocks, True
             if header is None:
-                raise InputError(
-                    f"{section.name}: line {number}, a header, has a quote too few or too many; the file is damaged, "
-                    f"export it again with {_EXPORT}."
-                )
+                said = f"line {number}, a header, has a quote too few or too many"
+                raise ncu_csv.damaged(section.name, said, _PAGE)
             block.header = header
             blocks.append(block)
         else:
@@ -271,10 +262,8 @@ def _blocks(section: ncu_csv.Section) -> tuple[list[_Block], bool]:
             elif at == last:
                 return blocks, True
             else:
-                raise InputError(
-                    f"{section.name}: line {number} has not the {len(block.header)} fields of the header above it; the "
-                    f"file is damaged, export it again with {_EXPORT}."
-                )
+                said = f"line {number} has not the {len(block.header)} fields of the header above it"
+                raise ncu_csv.damaged(section.name, said, _PAGE)
     return blocks, bool(blocks) and len(block.header) != 2 and not block.rows
 
 
@@ -356,9 +345,8 @@ class _Rows:
         wrong = ~np.isnan(values) & ~((values >= 0) & (values < 1 << 31))
         if wrong.any():
             at = int(wrong.argmax())
-            raise InputError(
-                f"{self.where}: line {self.numbers[at]}, column Line No: {values[at]:g} is not a line number; {_AGAIN}."
-            )
+            said = f"line {self.numbers[at]}, column Line No: {values[at]:g} is not a line number"
+            raise ncu_csv.damaged(self.where, said, _PAGE)
         told = np.array([cell != "" for cell in self.column("Line No")], bool)
         above = np.maximum.accumulate(np.where(told, np.arange(len(told)), -1))
         return np.where((above >= 0) & (self.blocks[above] == self.blocks), np.trunc(values[above]), math.nan)
@@ -369,7 +357,7 @@ class _Rows:
         found = [int(cell, 16) if _ADDRESS.fullmatch(cell) else None for cell in shown]
         for number, cell, address in zip(self.numbers, shown, found, strict=True):
             if address is not None and address >= 1 << 63:
-                raise InputError(f"{self.where}: line {number} has the address {cell}, which is none; {_AGAIN}.")
+                raise ncu_csv.damaged(self.where, f"line {number} has the address {cell}, which is none", _PAGE)
         return found
 
     def texts(self, addresses: list[int | None]) -> list[str]:

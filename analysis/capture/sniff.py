@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import mmap
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -72,7 +73,11 @@ class Sniffed:
 
     def text(self) -> str:
         """Return the whole text, for readers of small files."""
-        return bytes(self.raw)[text_start(self.raw) :].decode("utf-8", errors="replace")
+        return _text(self.raw)
+
+
+def _text(raw: bytes | mmap.mmap) -> str:
+    return bytes(raw)[text_start(raw) :].decode("utf-8", errors="replace")
 
 
 _ONE_TABLE = Sniffed(
@@ -125,7 +130,12 @@ def sniff(path: Path) -> Sniffed:
 
 
 def _sniff_gzip(path: Path) -> Sniffed:
-    inside = torch_trace.unpack(path, _GZIP_HEAD)
+    with path.open("rb") as stream:
+        packed = stream.read(1 << 20)
+    try:
+        inside = zlib.decompressobj(wbits=31).decompress(packed, _GZIP_HEAD)
+    except zlib.error:
+        inside = b""
     named = others.of_binary(inside[:_HEAD], path.name)
     if named:
         return Sniffed("binary", found=named[0], advice=named[1])
@@ -215,7 +225,7 @@ def _sniff_page(raw: bytes | mmap.mmap) -> Sniffed | None:
     """Return a Markdown page with output of a tool between fences, as its blocks; None for any other text."""
     if len(raw) > pasted.MOST_BYTES or (raw.find(b"```") < 0 and raw.find(b"~~~") < 0):
         return None
-    text = bytes(raw)[text_start(raw) :].decode("utf-8", errors="replace")
+    text = _text(raw)
     blocks = [(line, _sniff_text(block.encode())) for line, block in pasted.fenced(text)]
     known = [(line, block) for line, block in blocks if block.kind not in ("unknown", "empty", "binary")]
     if not known:
@@ -227,7 +237,7 @@ def _sniff_mended(raw: bytes | mmap.mmap) -> Sniffed | None:
     """Return the kind of a text whose tables lost their rulers, with the tables as CSV; None if there is none."""
     if len(raw) > pasted.MOST_BYTES or not any(raw.find(mark) >= 0 for mark in nsys_reports.ANCHORS):
         return None
-    mended = pasted.mend(bytes(raw)[text_start(raw) :].decode("utf-8", errors="replace")).encode()
+    mended = pasted.mend(_text(raw)).encode()
     found = nsys_table.find_header(mended)
     return Sniffed("nsys", mended) if found else None
 
@@ -236,7 +246,7 @@ def _sniff_headless(raw: bytes | mmap.mmap) -> Sniffed | None:
     """Return rows of nsys' summaries that were pasted without a header, below those that they had."""
     if len(raw) > pasted.MOST_BYTES:
         return None
-    headed = pasted.headed(bytes(raw)[text_start(raw) :].decode("utf-8", errors="replace"))
+    headed = pasted.headed(_text(raw))
     found = nsys_table.find_header(headed.encode())
     return Sniffed("nsys", headed.encode()) if found else _sniff_mended(headed.encode())
 
@@ -245,7 +255,7 @@ def _with_lost(raw: bytes | mmap.mmap) -> bytes | mmap.mmap:
     """Return the text of tables with those mended that have no ruler beside others that have one."""
     if len(raw) > pasted.MOST_BYTES or not (lost := nsys_table.lost_headers(raw)):
         return raw
-    mended = pasted.mend(bytes(raw)[text_start(raw) :].decode("utf-8", errors="replace")).encode()
+    mended = pasted.mend(_text(raw)).encode()
     return mended if len(nsys_table.lost_headers(mended)) < len(lost) else raw
 
 

@@ -12,11 +12,9 @@ kernels, and its operators are the work.
 
 import mmap
 import re
-import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -45,7 +43,6 @@ from analysis.capture.torch_events import (
     GPU_KINDS,
     LONGEST_NS,
     MODULE,
-    MOST_BYTES,
     Coded,
     Details,
     Device,
@@ -69,21 +66,6 @@ _VENDORS = (
     ("NVIDIA", re.compile(r"\b(NVIDIA|Tesla|GeForce|Quadro|RTX|GTX)\b"), re.compile(r"(cuda|cu)[A-Z]")),
 )
 _STEP = re.compile(r"ProfilerStep\*?#?\s?\d*")
-
-
-def unpack(path: Path, limit: int = MOST_BYTES) -> bytes:
-    """Unpack the first `limit` bytes of a gzip file; a file that is cut off or damaged gives fewer."""
-    unpacker = zlib.decompressobj(wbits=31)
-    parts: list[bytes] = []
-    size = 0
-    with path.open("rb") as stream:
-        while size < limit and (packed := stream.read(1 << 20)):
-            try:
-                parts.append(unpacker.decompress(packed, limit - size))
-            except zlib.error:
-                break
-            size += len(parts[-1])
-    return b"".join(parts)
 
 
 def read(raw: bytes | mmap.mmap, where: str) -> Timeline:

@@ -10,18 +10,9 @@ from analysis.formats.errors import InputError
 
 _PREFIX = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 _TIME_NS = {
-    "ns": 1.0,
-    "nsecond": 1.0,
-    "nsec": 1.0,
-    "us": 1e3,
-    "usecond": 1e3,
-    "usec": 1e3,
-    "ms": 1e6,
-    "msecond": 1e6,
-    "msec": 1e6,
-    "s": 1e9,
-    "second": 1e9,
-    "sec": 1e9,
+    f"{prefix}{word}": scale
+    for prefix, scale in (("n", 1.0), ("u", 1e3), ("m", 1e6), ("", 1e9))
+    for word in ("s", "second", "sec")
 }
 _BINARY = {"KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}
 _SCALED = re.compile(r"([KkMGTP]?)(bytes?|hz|Hz|B|flops?|cycles?)")
