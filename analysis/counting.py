@@ -11,7 +11,6 @@ another, or `off`.
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Sequence
@@ -23,6 +22,7 @@ from analysis.formats.console import documented
 from analysis.formats.counting import COST_RUNS, COSTS, COUNT_PLAN, SELECTION
 from analysis.formats.errors import InputError, LedgerError, UsageError
 from analysis.formats.words import count_of, share
+from analysis.formats.writing import read_json, write_json
 from analysis.planning import BUDGET_S
 
 if TYPE_CHECKING:
@@ -47,15 +47,6 @@ def _folder(given: Path) -> Path:
     return folder
 
 
-def _json(path: Path) -> dict[str, Any]:
-    """Return the object in a JSON file, or {} if the file is absent, damaged or holds no object."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
 def _costs_file() -> Path | None:
     folder = place.cache()
     return None if folder is None else folder / COSTS.name
@@ -65,7 +56,7 @@ def _earlier() -> list[dict[str, Any]]:
     """Return the earlier captures on this machine (`runs` of COSTS); [] if the file is absent or damaged."""
     path = _costs_file()
     try:
-        return [] if path is None else list(COSTS.check(_json(path), path.name)["runs"])
+        return [] if path is None else list(COSTS.check(read_json(path), path.name)["runs"])
     except InputError:
         return []
 
@@ -116,7 +107,7 @@ def plan(captures: Path, budget_s: float, steps: Sequence[str] = ()) -> tuple[st
     if missing := [name for name in steps if name not in names]:
         there = ", ".join(sorted(names)[:8]) or "none"
         raise InputError(f"--steps {missing[0]} is not a range with launches: use {there}.")
-    known = cost.fitted(_earlier(), _json(captures / "nsys.json").get("seconds"))
+    known = cost.fitted(_earlier(), read_json(captures / "nsys.json").get("seconds"))
     among = None if alone is None else alone.rows
     settled = _settled(capture)
     choice = select.choose(launches, ranges, known, known.within(budget_s), steps, among, settled)
@@ -177,7 +168,7 @@ def write_plan(captures: Path, budget_s: float, steps: str = "") -> str:
     """
     table, selection = plan(captures, budget_s, [name for name in steps.split(",") if name])
     writing.write(captures / COUNT_PLAN.name, table)
-    writing.write(captures.parent / "raw" / SELECTION.name, json.dumps(selection, indent=1, ensure_ascii=False) + "\n")
+    write_json(captures.parent / "raw" / SELECTION.name, selection)
     return said(selection)
 
 
@@ -204,7 +195,7 @@ def learn(run: Path) -> str:
     """
     from analysis.planning import cost
 
-    selection, status = _json(run / "raw" / SELECTION.name), _json(run / "captures" / "ncu.json")
+    selection, status = read_json(run / "raw" / SELECTION.name), read_json(run / "captures" / "ncu.json")
     log = run / "raw" / "ncu.log"
     if not selection or not status.get("seconds") or not log.is_file():
         raise InputError(f"{run} holds no planned capture: run nsys_scripts/ncu_capture.sh --plan first.")
@@ -213,7 +204,7 @@ def learn(run: Path) -> str:
     this = cost.learnt(selection, passes, float(status["seconds"]))
     path = _costs_file()
     if path is not None and this["pass_s"]:
-        writing.write(path, json.dumps(COSTS.document({"runs": [*_earlier(), this][-COST_RUNS:]}), indent=1) + "\n")
+        write_json(path, COSTS.document({"runs": [*_earlier(), this][-COST_RUNS:]}))
     took = f"in {this['seconds']:.0f} s (planned: {selection['expected_s']:.0f} s)"
     return f"ncu replayed {count_of(len(passes), 'launch')} {took}."
 

@@ -149,21 +149,17 @@ def softmax_chain(shape: tuple[int, ...], dtype: str, softmax: str) -> list[OpRo
                 note=f"{note}: fused bytes of {op.best} for both",
             ),
         ]
-    variant = op.variant(softmax)
-    fused = op.fused_bytes(shape, dtype, softmax)
-    return [
-        OpRow(
-            "softmax",
-            "attn/softmax",
-            shape,
-            op.flops(shape),
-            minimum,
-            unfused,
-            fused,
-            variant=softmax,
-            symbols=variant.symbols,
-        )
-    ]
+    return [_declared(op, softmax, "attn/softmax", shape, dtype, op.fused_bytes(shape, dtype, softmax))]
+
+
+def _declared(
+    op: registry.Op, variant: str, name: str, shape: tuple[int, ...], dtype: str, fused: int | None, note: str = ""
+) -> OpRow:
+    """Return the row of one launch of a variant, with the numbers of its op's declaration."""
+    return OpRow(
+        op.name, name, shape, op.flops(shape), op.minimum_bytes(shape, dtype), op.unfused_bytes(shape, dtype), fused,
+        variant=variant, symbols=op.variant(variant).symbols, note=note,
+    )  # fmt: skip
 
 
 def attention_apart(batch: int, heads: int, tq: int, tk: int, hs: int, dtype: str, softmax: str) -> list[OpRow]:
@@ -180,18 +176,7 @@ def fused_row(op: str, name: str, shape: tuple[int, ...], dtype: str, note: str 
     """Return a range that is one op of kernels.registry in its best variant, numbers from its declaration."""
     declared = registry.ops()[op]
     best = declared.variant(declared.best_for(dtype))
-    return OpRow(
-        op,
-        name,
-        shape,
-        declared.flops(shape),
-        declared.minimum_bytes(shape, dtype),
-        declared.unfused_bytes(shape, dtype),
-        best.bytes_model(shape, dtype),
-        variant=best.name,
-        symbols=best.symbols,
-        note=note,
-    )
+    return _declared(declared, best.name, name, shape, dtype, best.bytes_model(shape, dtype), note)
 
 
 def fused_step_rows(
@@ -346,21 +331,9 @@ def bench_rows(launches: Iterable[tuple[str, str]]) -> list[OpRow]:
         shape, dtype, variant = op.bench_shape, BENCH_DTYPE, op.variant(name)
         # For a variant of several launches, the row holds the bytes after fusion; for a fused one, its own bytes.
         one_launch = len(variant.symbols) == 1 or variant.kind == "compile"
-        rows.append(
-            OpRow(
-                op.name,
-                f"bench/{op.name}/{name}",
-                shape,
-                op.flops(shape),
-                op.minimum_bytes(shape, dtype),
-                op.unfused_bytes(shape, dtype),
-                op.fused_bytes(shape, dtype, name if one_launch else op.best),
-                variant=name,
-                symbols=variant.symbols,
-                workload=op.shape_name(shape),
-                dtype=dtype,
-            )
-        )
+        fused = op.fused_bytes(shape, dtype, name if one_launch else op.best)
+        row = _declared(op, name, f"bench/{op.name}/{name}", shape, dtype, fused)
+        rows.append(replace(row, workload=op.shape_name(shape), dtype=dtype))
     return rows
 
 

@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from analysis.formats import moving, system
 from analysis.formats.errors import UsageError
@@ -43,6 +44,20 @@ def write(path: Path, content: str | bytes) -> None:
     """Write a file under another name and rename it. A failure leaves the old file. Raises: OSError."""
     with replacing(path) as partial:
         partial.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a value as JSON so that no reader sees half a file. Raises: OSError."""
+    write(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Return the JSON object of a file; {} if the file is missing or damaged, or holds no object."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 @contextlib.contextmanager

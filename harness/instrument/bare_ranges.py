@@ -21,8 +21,9 @@ from analysis.formats.bare import AUTO_ON, AUTO_OWN, BARE_RANGES, PUSH, START
 from analysis.formats.ranges import CALIBRATION, PREFIX, is_own
 from analysis.formats.tools import TOOL_STATUS
 from analysis.formats.words import count_of
+from analysis.formats.writing import write_json
 from harness.profile.scrub import without_paths
-from harness.profile.status import TIMED_OUT, scrub, scrub_command, write
+from harness.profile.status import TIMED_OUT, scrub, scrub_command
 
 # The format of the file that bare_nvtx.c writes.
 CHUNK, RECORD = 65536, 16
@@ -266,7 +267,7 @@ def main(arguments: list[str] | None = None) -> int:
         }
         if auto:
             values |= {"auto_ranges": auto, "range_cost_ns": cost}
-        write(captures / "bare.json", TOOL_STATUS.document(values))
+        write_json(captures / "bare.json", TOOL_STATUS.document(values))
     except OSError as error:
         print(
             f"bare failed: {error.strerror} while writing to {captures.name}/; make room and run it again.",

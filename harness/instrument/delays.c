@@ -156,54 +156,35 @@ typedef struct {  // CUDA_KERNEL_NODE_PARAMS_v2
   void **parameters, **extra, *kernel, *context;
 } node_parameters;
 
+#define OF_CUDA(X)                                                                                        \
+  X(cuModuleLoadData, (void**, const void*))                                                              \
+  X(cuModuleUnload, (void*))                                                                              \
+  X(cuModuleGetFunction, (void**, void*, const char*))                                                    \
+  X(cuMemAlloc_v2, (uint64_t*, size_t))                                                                   \
+  X(cuMemFree_v2, (uint64_t))                                                                             \
+  X(cuMemcpyHtoD_v2, (uint64_t, const void*, size_t))                                                     \
+  X(cuMemcpyDtoH_v2, (void*, uint64_t, size_t))                                                           \
+  X(cuLaunchKernel,                                                                                       \
+    (void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**)) \
+  X(cuStreamIsCapturing, (void*, int*))                                                                   \
+  X(cuCtxPushCurrent_v2, (void*))                                                                         \
+  X(cuCtxPopCurrent_v2, (void**))                                                                         \
+  X(cuCtxSynchronize, (void))                                                                             \
+  X(cuThreadExchangeStreamCaptureMode, (int*))                                                            \
+  X(cuPointerGetAttribute, (void*, int, uint64_t))                                                        \
+  X(cuGraphCreate, (void**, unsigned))                                                                    \
+  X(cuGraphDestroy, (void*))                                                                              \
+  X(cuGraphGetNodes, (void*, void**, size_t*))                                                            \
+  X(cuGraphNodeGetType, (void*, int*))                                                                    \
+  X(cuGraphKernelNodeGetParams_v2, (void*, node_parameters*))                                             \
+  X(cuGraphNodeSetEnabled, (void*, void*, unsigned))                                                      \
+  X(cuFuncGetName, (const char**, void*))
+#define POINTER(name, parameters) int(*name) parameters;
+#define NAME(name, parameters) #name,
 static struct {
-  int (*cuModuleLoadData)(void**, const void*);
-  int (*cuModuleUnload)(void*);
-  int (*cuModuleGetFunction)(void**, void*, const char*);
-  int (*cuMemAlloc_v2)(uint64_t*, size_t);
-  int (*cuMemFree_v2)(uint64_t);
-  int (*cuMemcpyHtoD_v2)(uint64_t, const void*, size_t);
-  int (*cuMemcpyDtoH_v2)(void*, uint64_t, size_t);
-  int (*cuLaunchKernel)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**,
-                        void**);
-  int (*cuStreamIsCapturing)(void*, int*);
-  int (*cuCtxPushCurrent_v2)(void*);
-  int (*cuCtxPopCurrent_v2)(void**);
-  int (*cuCtxSynchronize)(void);
-  int (*cuThreadExchangeStreamCaptureMode)(int*);
-  int (*cuPointerGetAttribute)(void*, int, uint64_t);
-  int (*cuGraphCreate)(void**, unsigned);
-  int (*cuGraphDestroy)(void*);
-  int (*cuGraphGetNodes)(void*, void**, size_t*);
-  int (*cuGraphNodeGetType)(void*, int*);
-  int (*cuGraphKernelNodeGetParams_v2)(void*, node_parameters*);
-  int (*cuGraphNodeSetEnabled)(void*, void*, unsigned);
-  int (*cuFuncGetName)(const char**, void*);
+  OF_CUDA(POINTER)
 } cuda;
-static const char* const CALLS[] = {
-    "cuModuleLoadData",
-    "cuModuleUnload",
-    "cuModuleGetFunction",
-    "cuMemAlloc_v2",
-    "cuMemFree_v2",
-    "cuMemcpyHtoD_v2",
-    "cuMemcpyDtoH_v2",
-    "cuLaunchKernel",
-    "cuStreamIsCapturing",
-    "cuCtxPushCurrent_v2",
-    "cuCtxPopCurrent_v2",
-    "cuCtxSynchronize",
-    "cuThreadExchangeStreamCaptureMode",
-    "cuPointerGetAttribute",
-    "cuGraphCreate",
-    "cuGraphDestroy",
-    "cuGraphGetNodes",
-    "cuGraphNodeGetType",
-    "cuGraphKernelNodeGetParams_v2",
-    "cuGraphNodeSetEnabled",
-    "cuFuncGetName",
-};
-_Static_assert(sizeof cuda == sizeof CALLS, "one pointer for each name");
+static const char* const CALLS[] = {OF_CUDA(NAME)};
 
 static place places[MOST];
 

@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from analysis.formats import place
+from analysis.formats.writing import read_json, write_json
 from analysis.planning import BUDGET_S
 from harness.profile.argv import SAMPLE_HZ, sample_rate, whole
 from harness.profile.cpu import WithoutGpu
-from harness.profile.folder import ASKED, Folder, read_json, write_json
+from harness.profile.folder import ASKED, Folder
 from harness.profile.gpu import PYTHON, Measuring, Profile
 from harness.profile.machine import HERE, ROOT, Machine, look, shown
 from harness.profile.program import NOT_FOUND, ProfileError, Program, find, gpt2
@@ -107,21 +108,8 @@ def _restored(options: dict[str, Any]) -> dict[str, Any]:
 
 def _remember(options: argparse.Namespace, folder: Folder) -> None:
     """Store the options, so that --run alone continues with them."""
-    names = (
-        "budget",
-        "steps",
-        "deep",
-        "source",
-        "limit",
-        "timeline_mb",
-        "sample_hz",
-        "window",
-        "auto_ranges",
-        "counters",
-        "harness",
-        "roofs",
-    )
-    kept: dict[str, Any] = {name: getattr(options, name) for name in names}
+    others = ("dry", "run", "remeasure", "command", "folder")
+    kept = {name: value for name, value in vars(options).items() if name not in others}
     kept["stdin"] = str(options.stdin.resolve()) if options.stdin else None
     write_json(folder.raw / ASKED, {"command": options.command, "folder": str(options.folder), "options": kept})
 

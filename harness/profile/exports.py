@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from analysis.formats.console import documented
+from analysis.formats.writing import read_json
 from harness.profile import scrub, status
 
 RATIO = re.compile(r"\.ratio$|pct$|\.pct_of_peak\w*$|\.per_cycle\w*$")
@@ -26,7 +27,7 @@ def pages(run: Path, dry: bool = False) -> list[str]:
     ncu prints one unit a column: counts come in base units, ratios scaled. Without a list of the captured metrics, all
     come scaled, since ratios matter more than last digits; `dry` prints what counts get once they are captured.
     """
-    captured = status.read(run / "captures" / "ncu.json")
+    captured = read_json(run / "captures" / "ncu.json")
     metrics = captured.get("metrics", [])
     counts = [name for name in metrics if not RATIO.search(name)]
     ratios = [name for name in metrics if RATIO.search(name)]

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from analysis.formats import place, writing
+from analysis.formats import place
+from analysis.formats.writing import read_json, write_json
 from harness.profile.machine import shown
 from harness.profile.program import ProfileError
 
@@ -25,20 +26,6 @@ GRACE_SECONDS = 10.0
 def digest(parts: Iterable[object]) -> str:
     """Return a digest of values; a value that JSON cannot hold counts by its str()."""
     return hashlib.sha256(json.dumps(list(parts), default=str).encode()).hexdigest()
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write a value as JSON so that no reader sees half a file."""
-    writing.write(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Return the JSON object of a file; {} if the file is missing or damaged."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 class Folder:

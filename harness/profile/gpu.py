@@ -15,8 +15,9 @@ from typing import Any
 
 from analysis.formats import place
 from analysis.formats.errors import LedgerError
+from analysis.formats.writing import read_json, write_json
 from harness.profile import argv, sample_set, status
-from harness.profile.folder import Folder, read_json, write_json
+from harness.profile.folder import Folder
 from harness.profile.machine import HERE, ROOT, Machine, shown
 from harness.profile.program import ProfileError, with_ranges
 from harness.profile.roofs import CEILINGS, MANIFEST, Roofs, scratch_folder

@@ -41,16 +41,12 @@ class Machine:
     @property
     def slug(self) -> str:
         """Return the GPU's name in the form that folder names hold: `h200`."""
-        return _slug(self.gpu.removeprefix("NVIDIA ")) or "no-gpu"
+        return re.sub(r"[^a-z0-9.]+", "-", self.gpu.removeprefix("NVIDIA ").lower()).strip("-.") or "no-gpu"
 
     @property
     def identity(self) -> list[str]:
         """Return the GPU and driver, on which every measurement depends."""
         return [self.gpu, self.driver]
-
-
-def _slug(text: str) -> str:
-    return re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-.")
 
 
 def _ask(questions: str) -> dict[str, str]:
@@ -74,16 +70,17 @@ def look() -> Machine:
         gpu=gpu,
         capability=capability,
         driver=found.get("driver", ""),
-        nsys=_version(found.get("nsys", "")),
-        ncu=_version(found.get("ncu", "")),
+        nsys=version_of(found.get("nsys", "")) or found.get("nsys", "").strip(),
+        ncu=version_of(found.get("ncu", "")) or found.get("ncu", "").strip(),
         reason=found.get("reason", "nvidia-smi gave no answer"),
         gpus=int(found.get("gpus", "1")),
     )
 
 
-def _version(text: str) -> str:
+def version_of(text: str) -> str | None:
+    """Return the version number in a tool's output for --version; None if there is none."""
     found = re.search(r"\d+(?:\.\d+){2,}", text)
-    return found[0] if found else text.strip()
+    return found[0] if found else None
 
 
 def shown(path: Path) -> Path:

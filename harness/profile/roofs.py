@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from harness.profile.folder import Folder, digest, read_json, write_json
+from analysis.formats.writing import read_json, write_json
+from harness.profile.folder import Folder, digest
 from harness.profile.machine import Machine, cache_folder
 
 CEILINGS, SELFTEST, MANIFEST = "ceilings.json", "selftest.json", "manifest.json"

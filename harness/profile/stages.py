@@ -16,14 +16,6 @@ from harness.profile.program import ProfileError, Program
 FULL_BYTES = 1 << 20  # a disk with less free space counts as full
 
 
-def _always_anew() -> list[object]:
-    return [time.time_ns()]
-
-
-def _nothing() -> str:
-    return ""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Stage:
     """One stage. `work` runs it and returns an exit code.
@@ -40,10 +32,10 @@ class Stage:
     title: str
     work: Callable[[], int]
     seconds: float
-    key: Callable[[], list[object]] = _always_anew
+    key: Callable[[], list[object]] = lambda: [time.time_ns()]
     runs: int = 0
     outputs: tuple[Path, ...] = ()
-    skip: Callable[[], str] = _nothing
+    skip: Callable[[], str] = lambda: ""
     lowers: str = ""
 
 

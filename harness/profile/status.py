@@ -5,7 +5,6 @@ files with the exports, so they hold no absolute path and nothing of the environ
 """
 
 import argparse
-import json
 import os
 import re
 import sys
@@ -14,7 +13,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from analysis.formats import writing
+from analysis.formats.writing import read_json, write_json
+from harness.profile.machine import version_of
 from harness.profile.scrub import without_paths
 
 NAMES = {"nsys": "Nsight Systems", "ncu": "Nsight Compute"}
@@ -155,17 +155,6 @@ def scrub_command(words: list[str]) -> list[str]:
     return [scrub(WHOLE_PATH.sub(r"\1", word)) for word in inside]
 
 
-def version_of(text: str) -> str | None:
-    """Return the version number in a tool's output for --version; None if there is none."""
-    found = re.search(r"\d+(?:\.\d+){2,}", text)
-    return found[0] if found else None
-
-
-def write(path: Path, status: dict[str, Any]) -> None:
-    """Write a status file, whole or not at all."""
-    writing.write(path, json.dumps(status, indent=1, ensure_ascii=False) + "\n")
-
-
 def asked(command: list[str]) -> dict[str, Any]:
     """Return what the options of a tool's command say of its capture."""
     options = command[: command.index("-o")] if "-o" in command else []
@@ -210,16 +199,10 @@ def record(options: argparse.Namespace) -> int:
         "date": datetime.now(UTC).date().isoformat(),
         **asked(options.command),
     }
-    write(options.file, status)
+    write_json(options.file, status)
     if verdict[0] != "ok":
         print(f"{options.tool} {verdict[0]}: {status['reason']} {verdict[2]}", file=sys.stderr)
     return 0 if verdict[0] == "ok" else 1
-
-
-def read(path: Path) -> dict[str, Any]:
-    """Return a status file; {} if there is none."""
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    return found
 
 
 def why_unsampled(log: str) -> str:
@@ -233,7 +216,7 @@ def why_unsampled(log: str) -> str:
 
 def note(path: Path, **more: Any) -> None:
     """Add fields to a status file."""
-    write(path, read(path) | more)
+    write_json(path, read_json(path) | more)
 
 
 EXPORT_FIX = "Solve this, then run nsys_scripts/export_csv.sh on the run folder."
@@ -242,14 +225,14 @@ EXPORT_FIX = "Solve this, then run nsys_scripts/export_csv.sh on the run folder.
 def fail(path: Path, tool: str, reason: str, fix: str = EXPORT_FIX) -> None:
     """Write into a status file that the export, or another part of the capture, failed."""
     empty = {"kind": "tool-status", "schema_version": 1, "tool": tool, "version": None, "command": []}
-    write(path, (read(path) or empty) | {"status": "failed", "reason": scrub(reason), "fix": fix})
+    write_json(path, (read_json(path) or empty) | {"status": "failed", "reason": scrub(reason), "fix": fix})
 
 
 def mend(path: Path) -> None:
     """Set a status file to `ok` if it says that an export failed, which has gone well since."""
-    status = read(path)
+    status = read_json(path)
     if status and re.search(r"\.qdstrm|nsys stats|cannot be exported", status["reason"]):
-        write(path, status | {"status": "ok", "reason": "", "fix": ""})
+        write_json(path, status | {"status": "ok", "reason": "", "fix": ""})
 
 
 def main(arguments: list[str] | None = None) -> int:
