@@ -226,20 +226,12 @@ def _bounded(view: View, one: Proposal) -> Saver:
         return _replayed(view, one)
     graph, wall = view.step.graph, view.step.told_ns
     after, own = one.change(graph, 1.0), graph.main_streams()[graph.o_stream]
-    most = _busiest_ns(graph, np.maximum(graph.o_duration - after.o_duration, 0.0))
+    most = savings.busiest_ns(graph, np.where(own, np.maximum(graph.o_duration - after.o_duration, 0.0), 0.0))
     if any((getattr(graph, name) != getattr(after, name)).any() for name in ("c_gap", "c_own", "c_wait")):
         busy = intervals.length(intervals.union(graph.o_start[own], graph.o_duration[own].astype(np.int64)))
         idle, told = max(wall - busy / graph.steps, 0.0), max(graph.end_ns - graph.start_ns - busy, 1)
         most += idle if (graph.c_wait != after.c_wait).any() else idle * min(undone_ns(graph, after) / told, 1.0)
     return Saver(one, Saving(None, min(most, wall)), Saving(None, min(most / wall, 1.0)))
-
-
-def _busiest_ns(graph: Graph, each: Floats) -> float:
-    """Return the sum of a time of each operation of a step, of the GPU of the process with most of it."""
-    own = graph.main_streams()[graph.o_stream]
-    device = pd.Series(graph.stream_devices)[graph.o_stream[own]].to_numpy()
-    sums = pd.Series(each[own]).groupby(device).sum()
-    return float(sums.max()) / graph.steps if len(sums) else 0.0
 
 
 def undone_ns(graph: Graph, after: Graph) -> float:
@@ -268,7 +260,7 @@ def _replayed(view: View, one: Proposal) -> Saver:
         high = max(min(found.high, one.time_ns / view.step.told_ns + savings.ERROR), 0.0)
         part = Saving(None, high)
         return Saver(one, Saving(None, high * view.step.told_ns), part, part, replay=found)
-    room = max(_room(view, one), found.low)
+    room = max(_room(view, one, found.made), found.low)
     part = as_built(one.kind, found.low, min(found.high, room), room if built is None else min(built, room), best)
     full = dict(view.parts.busy_parts).get("gpu_busy", 0) >= FULL * view.parts.wall_ns and group(one.kind) == "host"
     if not view.step.bare_known and 0.0 < (part.low or 0.0) < (HIDDEN if full else CLEAR):
@@ -276,8 +268,8 @@ def _replayed(view: View, one: Proposal) -> Saver:
     return Saver(one, _of(view, part), part, Saving(found.low, found.high), replay=found)
 
 
-def _room(view: View, one: Proposal) -> float:
-    """Return the largest share of a step that a change can save.
+def _room(view: View, one: Proposal, after: Graph) -> float:
+    """Return the largest share of a step that a change can save. `after`: the step with it.
 
     A change that only makes operations of one process faster saves at most their time, which no profiler lengthens. One
     that shortens no kernel leaves the time of the busiest stream in kernels, unless its fix may also merge them. A fix
@@ -287,14 +279,14 @@ def _room(view: View, one: Proposal) -> float:
     wall, graph = view.step.told_ns, view.graph
     if one.most_ns is not None:
         return one.most_ns / wall
-    assert one.change is not None
-    after = one.change(graph, 1.0)
     shorter = (after.o_duration < graph.o_duration) | (after.o_stream != graph.o_stream)
     if one.best_ns is not None or one.kind in DRIVER:
         return 1.0
     if (shorter & view.kernels).any():
         alone = view.ranks == 1 and all(np.array_equal(getattr(graph, name), getattr(after, name)) for name in AROUND)
-        return min(_busiest_ns(graph, graph.o_duration * shorter) / min(view.step.bare_ns), 1.0) if alone else 1.0
+        return (
+            min(savings.busiest_ns(graph, graph.o_duration * shorter) / min(view.step.bare_ns), 1.0) if alone else 1.0
+        )
     room = 1 - kernels_ns(graph) / wall + AGAIN
     if shorter.any() and (graph.o_kind[shorter] == "memset").all():
         return min(room, (one.time_ns + of_host_ns(view, after)) / min(view.step.bare_ns))
@@ -349,31 +341,29 @@ def _later(view: View, firsts: Sequence[Saver], rest: Sequence[Saver]) -> list[S
     found, told_ns = [], view.step.told_ns
     opened = [_opened(view, first) for first in firsts]
     for one in rest:
-        own = one.proposal.change
-        assert own is not None
-        shorter = own(view.graph, 1.0).o_duration < view.graph.o_duration
-        others = opened if shorter.any() else opened[:1]
-        after = [(savings.saving(view.step, own, made[1]), *made) for made in others]
+        assert one.replay is not None
+        change, made = one.replay.change, one.replay.made
+        others = opened if (made.o_duration < view.graph.o_duration).any() else opened[:1]
+        after = [(savings.saving(view.step, change, other[1]), *other) for other in others]
         best = max(after, key=lambda item: item[0].middle)
         saved, first, bases, left = best if best[0].middle > MORE * max(after[0][0].middle, 0.0) else after[0]
         if saved.middle >= WORTH:
             part = as_built(one.proposal.kind, saved.low, saved.high)
-            most = min(1 - first.low, _room(view, one.proposal), _named_ns(view, one.proposal, bases) / told_ns)
+            named = _named_ns(view, one.proposal, one.replay, bases) / told_ns
+            most = min(1 - first.low, _room(view, one.proposal, made), named)
             low, high = min((part.low or 0.0) * left, 1 - first.high), min((part.high or 0.0) * left, most)
             later = _of(view, Saving(low if low <= high else 0.0, high))
             found.append((saved.middle, replace(one, later_ns=later, after=first.key, opens_ns=0.0)))
     return [saver for _, saver in sorted(found, key=lambda item: -item[0])]
 
 
-def _named_ns(view: View, one: Proposal, bases: savings.Bases) -> float:
+def _named_ns(view: View, one: Proposal, replay: savings.Saving, bases: savings.Bases) -> float:
     """Return what a change names takes once another one is made, with the work of the host that is left of it, ns."""
-    assert one.change is not None
-    after = one.change(view.graph, 1.0)
-    whole = of_host_ns(view, after)
+    whole = of_host_ns(view, replay.made)
     if group(one.kind) == "host":
         return max(one.time_ns, whole)
-    waits = bool((view.graph.c_wait != after.c_wait).any())
-    left = max(view.of_step(undone_ns(base, one.change(base, 1.0))) for base, _ in bases)
+    waits = bool((view.graph.c_wait != replay.made.c_wait).any())
+    left = max(view.of_step(undone_ns(base, replay.change(base, 1.0))) for base, _ in bases)
     return one.time_ns + (whole if waits else left)
 
 

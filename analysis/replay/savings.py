@@ -51,9 +51,9 @@ Bases = list[tuple[Graph, float]]  # graphs, and the time of their step in ns
 class Saving:
     """What a change saves of a step: ns and share, lowest and highest.
 
-    `changed_ns`: the step as replayed with it, as seen under the profiler. `after`: a replay with it on the graph that
-    the report tells of; if the bare time of the step is known, that at the upper end of the saving. Both are made when
-    asked for.
+    `changed_ns`: the step as replayed with it, as seen under the profiler. `made`: the graph that the report tells of,
+    with all of it. `after`: a replay with it on that graph; if the bare time of the step is known, that at the upper
+    end of the saving. They are made when asked for.
     """
 
     low_ns: float
@@ -68,9 +68,14 @@ class Saving:
         return step_ns(self.change(self.step.graph, 0.5))
 
     @cached_property
+    def made(self) -> Graph:
+        return self.change(self.step.told, 1.0)
+
+    @cached_property
     def after(self) -> Run:
-        known = self.step.bare_known
-        return simulate(self.change(self.step.told, 1.0 if known else 0.5), 4 if known else MOST_PASSES)
+        if self.step.bare_known:
+            return simulate(self.made, 4)
+        return simulate(self.change(self.step.told, 0.5), MOST_PASSES)
 
     @property
     def middle(self) -> float:
@@ -400,11 +405,13 @@ def _work(graph: Graph) -> Floats:
 
 def _capacity(work: Floats, base: Graph, changed: Graph) -> float:
     """Return the time of a step that the kernels of its busiest GPU need, however they are launched, ns."""
-    if not work.any():
-        return 0.0
-    left = work * changed.o_duration / np.maximum(base.o_duration, 1.0)
-    device = pd.factorize(np.array(base.stream_devices, object))[0][base.o_stream]
-    return float(np.bincount(device, weights=left).max()) / base.steps
+    return busiest_ns(base, work * changed.o_duration / np.maximum(base.o_duration, 1.0)) if work.any() else 0.0
+
+
+def busiest_ns(graph: Graph, each: Floats) -> float:
+    """Return the sum of a time of each operation of a step, of the GPU with most of it."""
+    device = pd.factorize(np.array(graph.stream_devices, object))[0][graph.o_stream]
+    return float(np.bincount(device, weights=each).max(initial=0.0)) / graph.steps
 
 
 def _error(saved: float) -> float:
