@@ -35,6 +35,7 @@ DRIVER = ("allocation", "compile_in_loop", "graph_each_step")
 AROUND = ("c_gap", "c_own", "c_wait", "o_stream", "o_dep", "o_after", "o_lag")  # all but the time of operations
 FIRSTS = 3  # changes after each of which the others are replayed
 MORE = 1.5  # times the saving after the first change: so much another one has to open
+SHARED = 0.5  # of the smaller of two savings: if one change takes more of it from the other, both say so
 LOSSY = 0.5  # how much a saving counts if it changes results: half of the programs may do so
 
 
@@ -42,6 +43,7 @@ LOSSY = 0.5  # how much a saving counts if it changes results: half of the progr
 class Saver:
     """A proposal with what it saves: ns of the step and its share; `later`: after `after` is done.
 
+    `left_ns`: at most so much is left to save once `shares`, a change that saves most of the same time, is done.
     `replayed`: the share that the replay says, which orders changes; `saves_frac` is what fixes that were built differ
     from it as well.
     """
@@ -52,6 +54,8 @@ class Saver:
     replayed: Saving | None = None
     later_ns: Saving | None = None
     after: str = ""
+    left_ns: float = 0.0
+    shares: str = ""
     opens_ns: float = 0.0  # over the run, with what needs this change; 0 if nothing needs it
     replay: savings.Saving | None = field(default=None, repr=False, compare=False)  # which makes one when asked
 
@@ -101,6 +105,9 @@ class StepAnswer:
     def name(self) -> str:
         """Name of the step."""
         return self.view.step.phase.name
+
+
+Opened = tuple[Saver, savings.Bases, float]  # a change, the graphs once it is made, the share of the step that is left
 
 
 @cache
@@ -156,7 +163,9 @@ def answer(view: View) -> StepAnswer:
     named = {one.key for one in (*hidden, *now, *(one for one in found if one.proposal.needed))}
     rest = [one for one in found if one.key not in named and one.proposal.change is not None]
     firsts = [one for one in now if one.proposal.change is not None][:FIRSTS]
-    later = _later(view, firsts, rest) if firsts and firsts[0] is now[0] else []
+    opened = [_opened(view, first) for first in firsts] if firsts and firsts[0] is now[0] else []
+    later = _later(view, opened, rest) if opened else []
+    now = [_sharing(view, one, *opened[0]) if opened and one is not now[0] else one for one in now]
     replayed = {one.key: one for one in (*found, *later)}
     shown = tuple(one for _, one in in_order([(view, one) for one in (*hidden, *now, *perhaps, *later)])[:MOST])
     return StepAnswer(view, shown, tuple(replayed.values()))
@@ -333,13 +342,12 @@ def touched(answer: StepAnswer, saver: Saver) -> Bools:
     return np.asarray((after.o_duration < graph.o_duration) | (after.o_stream != graph.o_stream))
 
 
-def _later(view: View, firsts: Sequence[Saver], rest: Sequence[Saver]) -> list[Saver]:
+def _later(view: View, opened: Sequence[Opened], rest: Sequence[Saver]) -> list[Saver]:
     """Return what saves something of the step that is left once the first change is made.
 
     Work of the GPU may save far more after another one, such as a graph of what the host launches: then after that.
     """
     found, told_ns = [], view.step.told_ns
-    opened = [_opened(view, first) for first in firsts]
     for one in rest:
         assert one.replay is not None
         change, made = one.replay.change, one.replay.made
@@ -367,7 +375,17 @@ def _named_ns(view: View, one: Proposal, replay: savings.Saving, bases: savings.
     return one.time_ns + (whole if waits else left)
 
 
-def _opened(view: View, first: Saver) -> tuple[Saver, savings.Bases, float]:
+def _sharing(view: View, one: Saver, first: Saver, bases: savings.Bases, left: float) -> Saver:
+    """Return a change with what is left of its saving once the first one is made, if that takes most of it."""
+    if one.proposal.change is None:
+        return one
+    after = savings.saving(view.step, one.proposal.change, bases)
+    if one.likely - max(after.middle, 0.0) * left <= SHARED * min(one.likely, first.likely):
+        return one
+    return replace(one, left_ns=max(after.high, 0.0) * left * view.step.told_ns, shares=first.key)
+
+
+def _opened(view: View, first: Saver) -> Opened:
     """Return a change with the graphs once it is made, and the share of the step that is left."""
     assert first.proposal.change is not None
     bases = savings.after(view.step, first.proposal.change)

@@ -87,7 +87,8 @@ def claims(answers: Sequence[StepAnswer]) -> list[Claim]:
     several = len(answers) > 1
     of = {id(answer.view): answer for answer in answers}
     ranked = in_order([(answer.view, one) for answer in answers for one in answer.savers])
-    found = [_claim(of[id(view)], one, several) for view, one in ranked]
+    rank = {(id(view), one.key): at for at, (view, one) in enumerate(ranked, start=1)}
+    found = [_claim(of[id(view)], one, several, rank.get((id(view), one.shares), 0)) for view, one in ranked]
     now = [(at, *item) for at, item in enumerate(ranked, start=1) if not item[1].after]
     sure = [item for item in now if not item[2].proposal.needed]
     if len(sure) > 1:
@@ -130,7 +131,16 @@ def _tie(one: Saver, other: Saver) -> bool:
     )
 
 
-def _claim(answer: StepAnswer, one: Saver, several: bool) -> Claim:
+def _shared(one: Saver, rank: int) -> str:
+    """Return that the finding of this rank saves most of the same time, as a sentence; "" for rank 0: none does."""
+    return (
+        f" Finding {rank} saves most of this, too; once it is done, at most {duration(one.left_ns)} are left to save."
+        if rank
+        else ""
+    )
+
+
+def _claim(answer: StepAnswer, one: Saver, several: bool, shares: int) -> Claim:
     proposal = one.proposal
     scope = _scope(answer, one)
     row = {"step": answer.name, "kind": proposal.kind, "about": proposal.about}
@@ -145,7 +155,7 @@ def _claim(answer: StepAnswer, one: Saver, several: bool) -> Claim:
     later = Later(one.later_ns, _id(scope, *one.after.split(":", 1))) if one.later_ns is not None else None
     return Claim(
         kind=proposal.kind, title=proposal.title + (f" in {answer.name}" if named else ""),
-        sentence=proposal.sentence + _beside(answer, one) + _bound_by(answer, one),
+        sentence=proposal.sentence + _beside(answer, one) + _bound_by(answer, one) + _shared(one, shares),
         do=proposal.do or do(proposal.kind, answer.view.library),
         wrong_if=proposal.wrong_if, scope=scope,
         confidence=_confidence(answer, one), cells=cells, subject=proposal.about, saves_ns=one.saves_ns,

@@ -175,6 +175,24 @@ def test_what_saves_once_the_first_change_is_made_comes_after_it(asked: list[Pro
     assert [one.after for one in told.replayed] == ["", "sync:x", "", "sync:x", ""]  # as they were asked
 
 
+@pytest.mark.parametrize(
+    ("kind", "then", "left", "shares"),
+    [
+        ("fuse", (0.0, 0.05), 50.0, "sync:x"),  # 10 to 20 % alone: 12.5 % are of the same time, more than half of 15 %
+        ("fuse", (-0.1, -0.05), 0.0, "sync:x"),
+        ("fuse", (0.05, 0.1), 0.0, ""),
+        ("pause", (0.0, 0.0), 0.0, ""),
+    ],
+)
+def test_a_change_that_saves_the_time_of_the_first_says_what_is_left(
+    asked: list[Proposal], kind: str, then: tuple[float, float], left: float, shares: str
+) -> None:
+    change = {"lost_ns": 1000.0} if kind == "pause" else {"change": Saves(0.1, 0.2, then)}
+    asked += [proposal("sync", Saves(0.3, 0.4)), proposal(kind, **change)]
+    found = answer(on_step()).savers
+    assert [(one.left_ns, one.shares) for one in found] == [(0.0, ""), (pytest.approx(left), shares)]
+
+
 def test_the_low_end_of_a_later_change_is_never_above_its_high_end(asked: list[Proposal]) -> None:
     asked += [proposal("sync", Saves(0.1, 0.2)), proposal("fuse", Saves(0.0, 0.0, then=(0.3, 0.4)), most_ns=100.0)]
     assert answer(on_step()).savers[1].later_ns == Saving(0.0, 100.0)

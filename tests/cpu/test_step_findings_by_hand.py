@@ -26,7 +26,7 @@ from tests.declared import facts_of
 
 def saver(kind: str = "sync", low: float | None = 0.1, high: float = 0.2, **more: Any) -> Saver:
     """Return a change that saves these shares of 1000 ns."""
-    own = {name: more.pop(name) for name in ("later_ns", "after", "replay") if name in more}
+    own = {name: more.pop(name) for name in ("later_ns", "after", "replay", "left_ns", "shares") if name in more}
     given = {"change": lambda one, share: one} | more
     saved = Saving(None if low is None else low * 1000, high * 1000), Saving(low, high)
     return Saver(proposal(kind, given.pop("change"), **given), *saved, **own)
@@ -44,6 +44,15 @@ def test_two_changes_that_may_save_as_much_are_told_as_a_tie(other: Saver, tie: 
     found = claims([told(saver("sync", 0.1, 0.2), other)])
     assert found[0].sentence.endswith("Finding 2 may save as much.") == tie
     assert not found[1].sentence.endswith("Finding 2 may save as much.")
+
+
+def test_two_changes_that_save_the_same_time_say_so() -> None:
+    fuse = saver("fuse", 0.1, 0.2, left_ns=30.0, shares="sync:x")
+    steps = [told(saver("sync", 0.4, 0.5), name="a"), told(saver("sync", 0.3, 0.4), fuse, name="b")]
+    found = claims(steps)
+    assert [one.title for one in found] == ["Sync in a", "Sync in b", "Fuse in b"]
+    said = " Finding 2 saves most of this, too; once it is done, at most 0.03 µs are left to save."
+    assert [one.sentence.endswith(said) for one in found] == [False, False, True]
 
 
 SURE, LARGE, SMALL = saver("sync", 0.1, 0.2), saver("fuse", 0.3, 0.4), saver("fuse", 0.1, 0.2)
