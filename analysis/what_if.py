@@ -18,8 +18,11 @@ if __name__ == "__main__":
 
 from analysis.capture.load import load
 from analysis.capture.model import Capture
-from analysis.diagnosis.built import AGAIN, as_given
+from analysis.diagnosis.built import as_given
+from analysis.diagnosis.savers import Saver, without_kernels
 from analysis.diagnosis.steady_of import steady_of
+from analysis.diagnosis.step_rules.launches import WHOLE_GRAPH
+from analysis.diagnosis.step_tables import answer_steps
 from analysis.facts import Facts
 from analysis.formats.console import run_program
 from analysis.formats.errors import InputError, LedgerError, UsageError
@@ -33,6 +36,7 @@ from analysis.replay.simulate import simulate
 from analysis.replay.steady import find
 
 PROGRAM = program("what_if.py", "what-if")
+GRAPH = "graph", ".*", ""  # the whole step as one, as the report's findings also say
 VALUED = {"scale": "0.5", "host": "0.5", "bucket": "4", "stream": "NAME"}  # changes with a value, and an example
 
 
@@ -44,24 +48,49 @@ def replayed(
     Raises:
         UsageError, InputError: as `what_if`, or the capture has no steady step.
     """
-    chosen, change = _made(capture, _chosen(capture, phase), asked)
+    return _answer(capture, asked, phase)[:3]
+
+
+def _answer(
+    capture: Capture, asked: Sequence[tuple[str, str, str]], phase: str | None
+) -> tuple[Step, Saving, Change, Saver | None]:
+    """Return what `replayed` does, and the answer of the report if it replays this change: then both agree."""
+    facts = Facts(capture)
+    chosen = _chosen(facts, phase)
+    graphed = _graphed(facts, chosen) if GRAPH in asked else None
+    if graphed is not None and graphed.replay is not None:
+        chosen = graphed.replay.step
+    chosen, change = _made(capture, chosen, asked, graphed)
     found = saving(chosen, change)
     told = as_given(found.low, found.high)
     low, high = told.low or 0.0, told.high or 0.0
     if asked and all(kind == "graph" for kind, _, _ in asked):  # it shortens no kernel
-        high = max(min(high, 1 - changes.kernels_ns(chosen.told) / chosen.told_ns + AGAIN), low)
+        high = max(min(high, without_kernels(chosen)), low)
+    known = graphed if asked == [GRAPH] else None
+    if known is not None:  # the report also counts other fixes of the cause
+        low, high = max(low, min(known.low, high)), min(high, max(known.high, low))
     ends = replace(found, low=low, high=high, low_ns=low * chosen.told_ns, high_ns=high * chosen.told_ns)
-    return chosen, ends, change
+    return chosen, ends, change, known
 
 
-def what_if(capture: Capture, step: Step, asked: Sequence[tuple[str, str, str]]) -> Change:
-    """Return the change that these (kind, pattern, value) ask for.
+def _graphed(facts: Facts, chosen: Step) -> Saver | None:
+    """Return the change of the report that launches all of a step as a CUDA graph; None if it replays none."""
+    of_step = [one for one in facts.once(answer_steps) if one.view.step.phase.name == chosen.phase.name]
+    found = [one for answer in of_step for one in answer.replayed if one.proposal.what_if == WHOLE_GRAPH]
+    return found[0] if found and found[0].replay is not None else None
+
+
+def what_if(
+    capture: Capture, step: Step, asked: Sequence[tuple[str, str, str]], graphed: Saver | None = None
+) -> Change:
+    """Return the change that these (kind, pattern, value) ask for. `graphed`: that of the report for GRAPH.
 
     Raises:
         UsageError: a pattern matches nothing in the step, or is no regular expression.
         InputError: the capture lacks host calls.
     """
-    return together([_change(capture, step, *one) for one in asked])
+    known = graphed.replay if graphed is not None else None
+    return together([known.change if known and one == GRAPH else _change(capture, step, *one) for one in asked])
 
 
 def _change(capture: Capture, step: Step, kind: str, pattern: str, value: str) -> Change:
@@ -181,10 +210,10 @@ def changes_of(args: argparse.Namespace) -> list[tuple[str, str, str]]:
     return found
 
 
-def _chosen(capture: Capture, name: str | None) -> Step:
-    steady = find(capture)
+def _chosen(facts: Facts, name: str | None) -> Step:
+    steady = find(facts.capture)
     if name is not None or steady.phases:
-        judged = steady_of(Facts(capture))  # what the report shows, also where nothing repeats
+        judged = facts.once(steady_of)  # what the report shows, also where nothing repeats
         steady = judged if name in {None, *(one.name for one in judged.phases)} else steady
     if not steady.phases:
         raise InputError(f"{steady.reason} Without one, no change can be replayed.")
@@ -192,7 +221,7 @@ def _chosen(capture: Capture, name: str | None) -> Step:
     if not phases:
         known = ", ".join(one.name for one in steady.phases)
         raise UsageError(f"--phase {name}: is no steady phase of the capture; these are: {known}.")
-    chosen = step(capture, phases[0])
+    chosen = step(facts.capture, phases[0])
     if min(chosen.bare_ns) <= 0:
         raise InputError(f"The step {chosen.phase.name} takes no time, so no change can save any.")
     return chosen
@@ -203,7 +232,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = parsed(sys.argv[1:] if arguments is None else arguments)
     try:
         asked = changes_of(args)
-        chosen, found, change = replayed(load(args.capture), asked, args.phase)
+        chosen, found, change, known = _answer(load(args.capture), asked, args.phase)
         if chosen.reason and args.json:
             raise InputError(chosen.reason)
         if args.timeline:
@@ -217,13 +246,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(json.dumps({name: round(ns) for name, ns in times.items()} | {"saves_frac": saves}))
         return 0
     _print(chosen, found if asked else None)
+    if known is not None and (known.low, known.high) != (found.low, found.high):
+        least = f"at most {known.high:.1%}" if known.low <= 0 else f"{known.low:.1%} to {known.high:.1%}"
+        print(f"The report says {least}: it allows for other fixes of the same cause.")
     return 0
 
 
-def _made(capture: Capture, chosen: Step, asked: Sequence[tuple[str, str, str]]) -> tuple[Step, Change]:
+def _made(
+    capture: Capture, chosen: Step, asked: Sequence[tuple[str, str, str]], graphed: Saver | None
+) -> tuple[Step, Change]:
     """Return the step and its change. A pattern that these steps lack may match in others: then all steps count."""
     try:
-        return chosen, what_if(capture, chosen, asked)
+        return chosen, what_if(capture, chosen, asked, graphed)
     except LedgerError:
         steps = whole(chosen.phase)
         if len(steps) <= chosen.graph.steps:

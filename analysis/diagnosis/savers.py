@@ -163,9 +163,9 @@ def answer(view: View) -> StepAnswer:
     named = {one.key for one in (*hidden, *now, *(one for one in found if one.proposal.needed))}
     rest = [one for one in found if one.key not in named and one.proposal.change is not None]
     firsts = [one for one in now if one.proposal.change is not None][:FIRSTS]
-    opened = [_opened(view, first) for first in firsts] if firsts and firsts[0] is now[0] else []
-    later = _later(view, opened, rest) if opened else []
-    now = [_sharing(view, one, *opened[0]) if opened and one is not now[0] else one for one in now]
+    made = [_opened(view, first) for first in firsts] if firsts and firsts[0] is now[0] else []
+    later = _later(view, made, rest) if made else []
+    now = [_sharing(view, one, *made[0]) if made and one is not now[0] else one for one in now]
     replayed = {one.key: one for one in (*found, *later)}
     shown = tuple(one for _, one in in_order([(view, one) for one in (*hidden, *now, *perhaps, *later)])[:MOST])
     return StepAnswer(view, shown, tuple(replayed.values()))
@@ -296,10 +296,15 @@ def _room(view: View, one: Proposal, after: Graph) -> float:
         return (
             min(savings.busiest_ns(graph, graph.o_duration * shorter) / min(view.step.bare_ns), 1.0) if alone else 1.0
         )
-    room = 1 - kernels_ns(graph) / wall + AGAIN
+    room = without_kernels(view.step)
     if shorter.any() and (graph.o_kind[shorter] == "memset").all():
         return min(room, (one.time_ns + of_host_ns(view, after)) / min(view.step.bare_ns))
     return room
+
+
+def without_kernels(step: savings.Step) -> float:
+    """Return the share of a step that its kernels leave, if they take as little in another run as they may."""
+    return 1 - kernels_ns(step.told) / step.told_ns + AGAIN
 
 
 def _of(view: View, part: Saving) -> Saving:

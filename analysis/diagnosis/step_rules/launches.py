@@ -10,6 +10,7 @@ from analysis.formats.words import count_of, duration
 from analysis.replay import changes
 from analysis.replay.graph import ALLOCATION, Bools, Graph
 
+WHOLE_GRAPH = "--graph '.*'"
 LEAST_LAUNCHES = 4  # of a step, or fewer in a loop of LOOP steps that are not BUSY: a graph would help nothing else
 LOOP = 16
 JIT_NS = (40e3, 120e3)  # Python needs for the call of a jitted function with few and with many arguments
@@ -60,7 +61,7 @@ def propose(view: View) -> Iterator[Proposal]:
         count=launches,
         time_ns=own,
         after=after,
-        what_if="--graph '.*'",
+        what_if=WHOLE_GRAPH,
         wrong_if="the shapes or the order of the launches change from step to step",
         built_ns=max(calls - works, 0.0) if waits else None,
         best_ns=_batched_ns(view) if idle and not waits else None,
