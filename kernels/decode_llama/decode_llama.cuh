@@ -40,15 +40,15 @@ constexpr int SLOT_BYTES = SLOT_UNITS * UNIT_BYTES;
 constexpr int SHARING = HEADS / KV_HEADS;  // query heads that share a key head
 constexpr int ATTENDED = HEADS * SIZE, QKV_ROWS = ATTENDED + 2 * KV_HEADS * SIZE, HALF = SIZE / 2;
 constexpr int VECTORS = 2 * HIDDEN + 2 * SIZE;  // elements of a layer's norms
-constexpr int GROUP = BATCH < 16 ? 16 / BATCH : 1,
+constexpr int GROUP = BATCH == 1 ? 16 : 24 / BATCH,
               OUTPUTS = GROUP * TILE_ROWS * BATCH;  // tiles whose sums are added at once
 constexpr int LANES = SIZE / 8, ROWS = 32 / LANES,
-              GROUPS = WARPS * ROWS;                          // lanes of a cached row, rows of a warp, of a block
-constexpr int AHEAD = SHARING < 4 ? 4 : SHARING < 8 ? 2 : 1;  // cached rows that a lane loads at once
-constexpr int LEAST_ROWS = MODEL_LEAST_ROWS;                  // cached rows of a block at least
-constexpr int PART = SIZE + 2;  // a block's part of a head: sums, the largest score, the sum of powers
-constexpr int MERGED = 8;       // parts that a thread loads at once
-constexpr int AT_ONCE = 16;     // pairs of words that a thread loads at once
+              GROUPS = WARPS * ROWS;          // lanes of a cached row, rows of a warp, of a block
+constexpr int LEAST_ROWS = MODEL_LEAST_ROWS;  // cached rows of a block at least
+constexpr int PART = SIZE + 2;                // a block's part of a head: sums, the largest score, the sum of powers
+constexpr int MERGED = 8;                     // parts that a thread loads at once
+constexpr int MOST_STEP = 8;                  // packets of x in a lane's registers
+constexpr int AT_ONCE = BATCH < 8 ? 16 : 12;  // pairs of words that a thread loads at once
 
 HOST_DEVICE constexpr int most_of(int a, int b) { return a > b ? a : b; }
 HOST_DEVICE constexpr int least_of(int a, int b) { return a < b ? a : b; }
@@ -68,7 +68,8 @@ constexpr int SUMS_BYTES = rounded(4 * most_of(2 * SUMS, WARPS * SHARING * PART)
 constexpr int QUERY_BYTES = rounded(4 * SHARING * SIZE + 4 * SIZE);
 constexpr int OWN_TILES = 2 + HIDDEN / TILE_ROWS / BLOCKS;
 constexpr int OWN_BYTES = rounded(4 * OWN_TILES * TILE_ROWS * BATCH);
-constexpr int SMALL_BYTES = rounded(4 * WARPS * BATCH + 8 * WARPS * BATCH + 8 * BATCH);
+constexpr int BEST = most_of(THREADS / TILE_ROWS, WARPS* BATCH);
+constexpr int SMALL_BYTES = rounded(4 * WARPS * BATCH + 8 * BEST + 8 * BATCH);
 constexpr int X_PLACE = 0, SUMS_PLACE = X_BYTES, QUERY_PLACE = SUMS_PLACE + SUMS_BYTES;
 constexpr int OWN_PLACE = QUERY_PLACE + QUERY_BYTES, SMALL_PLACE = OWN_PLACE + OWN_BYTES;
 constexpr int BARRIERS_PLACE = SMALL_PLACE + SMALL_BYTES;
@@ -92,105 +93,40 @@ enum Phase { QKV, ATTENTION, MERGE, PROJECTION, GATE_UP, DOWN, HEAD, TOKEN, NOT_
 DEVICE float low(uint32_t pair) { return as_float(pair << 16); }
 DEVICE float high(uint32_t pair) { return as_float(pair & 0xffff0000u); }
 
-// Ends a wait that takes too long. The first thread to give up writes to `control` where it waited; then all give up.
-struct Watch {
-  uint32_t* control;
-  uint64_t patience, since = 0;
-  uint32_t looks = 0;
-  bool dead = false;
-
-  // Call it after each load without the expected tag. Returns false once it is time to give up.
-  DEVICE bool patient(Phase phase, int layer) {
-    spin();
-    if (dead) return false;
-    if (++looks % 64 != 0) return true;
-    if (load_flag(control + 1)) return give_up();
-    const uint64_t now = now_ns();
-    if (!since) since = now;
-    if (now - since < patience) return true;
-    if (claim_flag(control + 1, 1u + phase + 16u * layer)) control[2] = block_index();
-    return give_up();
-  }
-  DEVICE bool give_up() {
-    dead = true;
-    return false;
-  }
-  DEVICE void reset() { looks = 0, since = 0; }
-};
-
-DEVICE bool due(uint64_t word, uint32_t tag) { return static_cast<uint32_t>(word >> 32) == tag; }
-DEVICE uint64_t tagged(uint32_t tag, uint32_t bits) { return static_cast<uint64_t>(tag) << 32 | bits; }
-DEVICE float float_of(uint64_t word) { return as_float(static_cast<uint32_t>(word)); }
-
-DEVICE bool due(const TwoWords& two, uint32_t tag) { return due(two.word[0], tag) && due(two.word[1], tag); }
-DEVICE void load_again(uint64_t& word, const uint64_t* at) { word = load_word(at); }
-DEVICE void load_again(TwoWords& two, const uint64_t* at) { two = load_words(at); }
-
-// Loads words, or pairs of words, until all have the tag. `at(i)` is the place of number i, or null.
-template <class Loaded, int N, class At>
-DEVICE void take(Loaded (&loaded)[N], At at, uint32_t tag, Watch& watch, Phase phase, int layer) {
-  watch.reset();
-  uint32_t missing = 0;
-  UNROLL
-  for (int i = 0; i < N; ++i)
-    if (at(i)) load_again(loaded[i], at(i)), missing |= 1u << i;
-  while (true) {
-    UNROLL
-    for (int i = 0; i < N; ++i)
-      if (missing >> i & 1 && due(loaded[i], tag)) missing &= ~(1u << i);
-    if (!missing || !watch.patient(phase, layer)) return;
-    UNROLL
-    for (int i = 0; i < N; ++i)
-      if (missing >> i & 1) load_again(loaded[i], at(i));
-  }
-}
-
-// The part [begin, end) of `count` tiles that block `index` of `blocks` has.
-struct Part {
-  int begin, end;
-  DEVICE Part(int count, int index, int blocks)
-      : begin(static_cast<int>(int64_t{count} * index / blocks)),
-        end(static_cast<int>(int64_t{count} * (index + 1) / blocks)) {}
-};
-
 // A warp's weights, in its own slots, in the order of their use.
 class Stream {
  public:
   DEVICE void start(const uint16_t* from, int stride, int chunks, int tokens, unsigned char* place, uint64_t* full) {
-    from_ = reinterpret_cast<const unsigned char*>(from), stride_ = stride, chunks_ = chunks,
-    left_ = int64_t{chunks} * tokens;
-    place_ = place, full_ = full, policy_ = l2_policy(false);
+    from_ = reinterpret_cast<const unsigned char*>(from), stride_ = stride, chunks_ = chunks;
+    left_ = int64_t{chunks} * tokens, place_ = place, full_ = full, policy_ = l2_policy(false);
     ROLLED
     for (int slot = 0; slot < SLOTS; ++slot) ask(slot);
   }
 
   // Returns the products of the next `count` units with x, in four sums, so that products wait less for each other. Lane
   // 4 g + t gets those of sequence g with rows 2 t and 2 t + 1.
-  template <int FIXED>
-  DEVICE TwoFloats multiply(const Packet* x, int count) {
+  template <int N>
+  DEVICE TwoFloats multiply(const Packet (&x)[N], int count) {
     const int lane = thread_index() % 32;
     float sum[4][4] = {};
-    if constexpr (FIXED != 0 && ALIGNED) {
-      ROLLED
-      for (int chunk = 0; chunk < FIXED / SLOT_UNITS; ++chunk, x += SLOT_UNITS * 4 * BATCH) {
+    if constexpr (ALIGNED) {
+      UNROLL
+      for (int from = 0; from < N; from += SLOT_UNITS) {
+        if (from >= count) break;
         wait_copy(full_ + slot_, parity_);
         const Packet* const units = reinterpret_cast<const Packet*>(place_ + slot_ * SLOT_BYTES) + lane;
         UNROLL
-        for (int unit = 0; unit < SLOT_UNITS; ++unit)
-          add(sum, unit % 2, units[unit * UNIT_PACKETS], x[unit * 4 * BATCH]);
+        for (int unit = 0; unit < SLOT_UNITS; ++unit) add(sum, unit % 2, units[unit * UNIT_PACKETS], x[from + unit]);
         release();
       }
     } else {
-      while (count > 0) {
+      UNROLL
+      for (int unit = 0; unit < N; ++unit) {
+        if (unit >= count) break;
         if (at_ == 0) wait_copy(full_ + slot_, parity_);
-        const int now = min(count, SLOT_UNITS - at_);
-        const Packet* const units =
-            reinterpret_cast<const Packet*>(place_ + slot_ * SLOT_BYTES) + at_ * UNIT_PACKETS + lane;
-        UNROLL
-        for (int unit = 0; unit < SLOT_UNITS; ++unit)
-          if (unit < now) add(sum, unit % 2, units[unit * UNIT_PACKETS], x[unit * 4 * BATCH]);
-        x += now * 4 * BATCH, at_ += now, count -= now;
-        if (at_ == SLOT_UNITS) release();
+        add(sum, unit % 2, reinterpret_cast<const Packet*>(place_ + slot_ * SLOT_BYTES)[at_ * UNIT_PACKETS + lane],
+            x[unit]);
+        if (++at_ == SLOT_UNITS) release();
       }
     }
     return {{sum[0][0] + sum[2][0] + (sum[1][2] + sum[3][2]), sum[0][1] + sum[2][1] + (sum[1][3] + sum[3][3])}};
@@ -199,7 +135,6 @@ class Stream {
   DEVICE void finish() {
     if (at_ != 0) release();
   }
-
   // Every warp has whole chunks of every tile.
   static constexpr bool ALIGNED = HIDDEN / UNIT_COLUMNS % (WARPS * SLOT_UNITS) == 0 &&
                                   ATTENDED / UNIT_COLUMNS % (WARPS * SLOT_UNITS) == 0 &&
@@ -235,6 +170,77 @@ class Stream {
   uint32_t parity_ = 0;
 };
 
+// Ends a wait that takes too long. The first thread to give up writes to `control` where it waited; then all give up.
+struct Watch {
+  uint32_t* control;
+  uint64_t patience, since = 0;
+  uint32_t looks = 0;
+  bool dead = false;
+
+  // Call it after each load without the expected tag. Returns false once it is time to give up.
+  DEVICE bool patient(Phase phase, int layer) {
+    spin();
+    if (dead) return false;
+    if (++looks % 64 != 0) return true;
+    if (load_flag(control + 1)) return give_up();
+    const uint64_t now = now_ns();
+    if (!since) since = now;
+    if (now - since < patience) return true;
+    if (claim_flag(control + 1, 1u + phase + 16u * layer)) control[2] = block_index();
+    return give_up();
+  }
+  DEVICE bool give_up() {
+    dead = true;
+    return false;
+  }
+  DEVICE void reset() { looks = 0, since = 0; }
+};
+
+DEVICE bool due(uint64_t word, uint32_t tag) { return static_cast<uint32_t>(word >> 32) == tag; }
+DEVICE uint64_t tagged(uint32_t tag, uint32_t bits) { return static_cast<uint64_t>(tag) << 32 | bits; }
+DEVICE float float_of(uint64_t word) { return as_float(static_cast<uint32_t>(word)); }
+
+DEVICE bool due(const TwoWords& two, uint32_t tag) { return due(two.word[0], tag) && due(two.word[1], tag); }
+DEVICE void load_again(uint64_t& word, const uint64_t* at) { word = load_word(at); }
+DEVICE void load_again(TwoWords& two, const uint64_t* at) { two = load_words(at); }
+
+// Loads words, or pairs of words. `at(i)` is the place of number i, or null. Returns which were asked for.
+template <class Loaded, int N, class At>
+DEVICE uint32_t first_look(Loaded (&loaded)[N], At at) {
+  uint32_t missing = 0;
+  UNROLL
+  for (int i = 0; i < N; ++i)
+    if (at(i)) load_again(loaded[i], at(i)), missing |= 1u << i;
+  return missing;
+}
+// Loads the missing ones again until all have the tag.
+template <class Loaded, int N, class At>
+DEVICE void settle(Loaded (&loaded)[N], At at, uint32_t missing, uint32_t tag, Watch& watch, Phase phase, int layer) {
+  watch.reset();
+  while (true) {
+    UNROLL
+    for (int i = 0; i < N; ++i)
+      if (missing >> i & 1 && due(loaded[i], tag)) missing &= ~(1u << i);
+    if (!missing || !watch.patient(phase, layer)) return;
+    UNROLL
+    for (int i = 0; i < N; ++i)
+      if (missing >> i & 1) load_again(loaded[i], at(i));
+  }
+}
+template <class Loaded, int N, class At>
+DEVICE void take(Loaded (&loaded)[N], At at, uint32_t tag, Watch& watch, Phase phase, int layer) {
+  const uint32_t missing = first_look(loaded, at);
+  settle(loaded, at, missing, tag, watch, phase, layer);
+}
+
+// The part [begin, end) of `count` tiles that block `index` of `blocks` has.
+struct Part {
+  int begin, end;
+  DEVICE Part(int count, int index, int blocks)
+      : begin(static_cast<int>(int64_t{count} * index / blocks)),
+        end(static_cast<int>(int64_t{count} * (index + 1) / blocks)) {}
+};
+
 template <bool STAMPED>
 class Step {
  public:
@@ -246,7 +252,7 @@ class Step {
     self_ = reinterpret_cast<uint16_t*>(query_ + SHARING * SIZE);
     own_ = reinterpret_cast<float*>(shared + OWN_PLACE);
     best_ = reinterpret_cast<uint64_t*>(shared + SMALL_PLACE);
-    next_ = reinterpret_cast<int64_t*>(best_ + WARPS * BATCH);
+    next_ = reinterpret_cast<int64_t*>(best_ + BEST);
     squares_ = reinterpret_cast<float*>(next_ + BATCH);
     full_ = reinterpret_cast<uint64_t*>(shared + BARRIERS_PLACE);
     ring_ = shared + RING_PLACE;
@@ -412,20 +418,30 @@ class Step {
   // Multiplies this block's tiles with x. `finish(tile, b, row, value, live)` gets the products, in whole warps.
   template <int COLUMNS, class Finish>
   DEVICE void products(const Part& tiles, Finish finish) {
-    constexpr int UNITS = COLUMNS / UNIT_COLUMNS, FIXED = UNITS % WARPS == 0 ? UNITS / WARPS : 0;
+    constexpr int UNITS = COLUMNS / UNIT_COLUMNS, MOST = (UNITS + WARPS - 1) / WARPS, STEP = least_of(MOST, MOST_STEP);
     const int first = UNITS * warp_ / WARPS, count = UNITS * (warp_ + 1) / WARPS - first;
-    const Packet* const x = x_of_lane() + first * 4 * BATCH;
+    const Packet* const place = x_of_lane() + first * 4 * BATCH;
     ROLLED
     for (int from = tiles.begin; from < tiles.end; from += GROUP) {
       float* const sums = sums_ + turn_ * SUMS;
       turn_ ^= 1;
       const int here = min(GROUP, tiles.end - from);
+      // a part of x stays in registers for all tiles
       ROLLED
-      for (int tile = 0; tile < here; ++tile) {
-        const TwoFloats found = stream_.template multiply<FIXED>(x, count);
-        if (lane_ / 4 < BATCH)
-          *reinterpret_cast<TwoFloats*>(sums + ((tile * WARPS + warp_) * BATCH + lane_ / 4) * TILE_ROWS +
-                                        lane_ % 4 * 2) = found;
+      for (int begin = 0; begin < MOST; begin += STEP) {
+        Packet x[STEP];
+        UNROLL
+        for (int i = 0; i < STEP; ++i) x[i] = begin + i < count ? place[(begin + i) * 4 * BATCH] : Packet{{0, 0, 0, 0}};
+        ROLLED
+        for (int tile = 0; tile < here; ++tile) {
+          TwoFloats found = stream_.multiply(x, count - begin);
+          TwoFloats* const sum = reinterpret_cast<TwoFloats*>(
+              sums + ((tile * WARPS + warp_) * BATCH + lane_ / 4) * TILE_ROWS + lane_ % 4 * 2);
+          if (lane_ / 4 < BATCH) {
+            if (begin > 0) found.value[0] += sum->value[0], found.value[1] += sum->value[1];
+            *sum = found;
+          }
+        }
       }
       sync_block();
       const int outputs = here * TILE_ROWS * BATCH;
@@ -493,27 +509,30 @@ class Step {
     }
   }
 
-  // --- attention: a block has a key head of a sequence, and a part of the cached rows ---
+  // --- attention: a block has a key head of a sequence, and a part of the cached rows; or, while there are few rows, one
+  // query head and all rows ---
   DEVICE int splits() const {
     constexpr int MOST = most_of(1, BLOCKS / (BATCH * KV_HEADS));
     return min(MOST, max(1, (position_ + 1) / LEAST_ROWS));
   }
   struct Task {
-    int pair, split, splits, begin, end;  // pair: of a sequence and a key head
-    DEVICE Task(int number, int splits_, int position)
-        : pair(number / splits_),
-          split(number % splits_),
-          splits(splits_),
-          begin(static_cast<int>(int64_t{position} * split / splits_)),
-          end(static_cast<int>(int64_t{position} * (split + 1) / splits_)) {}
+    int pair, head, split, splits, begin,
+        end;  // pair: of a sequence and a key head; head: the first of its query heads
+    DEVICE Task(int number, int splits_, int position) : splits(splits_) {
+      const int each = splits == 1 ? SHARING : splits;
+      pair = number / each, head = splits == 1 ? number % each : 0, split = splits == 1 ? 0 : number % each;
+      begin = static_cast<int>(int64_t{position} * split / splits);
+      end = static_cast<int>(int64_t{position} * (split + 1) / splits);
+    }
   };
+  DEVICE static int tasks(int splits) { return BATCH * KV_HEADS * (splits == 1 ? SHARING : splits); }
   DEVICE int64_t rows_at(int layer, int pair) const {
     return (static_cast<int64_t>(layer) * BATCH * KV_HEADS + pair) * call_.capacity * SIZE;
   }
   // Asks L2 for the cached rows that this block will read.
   DEVICE void fetch_rows(int layer) {
     const int n = splits();
-    if (thread_ != 0 || block_ >= BATCH * KV_HEADS * n) return;
+    if (thread_ != 0 || block_ >= tasks(n)) return;
     const Task task(block_, n, position_);
     const int64_t from = rows_at(layer, task.pair) + static_cast<int64_t>(task.begin) * SIZE;
     if (task.end > task.begin) {
@@ -525,21 +544,27 @@ class Step {
   DEVICE void attend(int layer, uint32_t tag, int stamps) {
     const int n = splits();
     ROLLED
-    for (int number = block_; number < BATCH * KV_HEADS * n; number += BLOCKS)
-      attend_one(layer, tag, Task(number, n, position_), stamps);
+    for (int number = block_; number < tasks(n); number += BLOCKS) {
+      const Task task(number, n, position_);
+      if (SHARING > 1 && n == 1)
+        attend_one<1>(layer, tag, task, stamps);
+      else
+        attend_one<SHARING>(layer, tag, task, stamps);
+    }
   }
 
   // What a lane has of its rows so far: 8 channels.
+  template <int HEADS_>
   struct Sums {
-    float most[SHARING], powers[SHARING], sum[SHARING][8];
+    float most[HEADS_], powers[HEADS_], sum[HEADS_][8];
   };
 
   // Takes N rows; of these, `valid(i)` ones.
-  template <int N, class Valid>
-  DEVICE static void add_rows(Sums& sums, const float* queries, const Packet (&key)[N], const Packet (&value)[N],
-                              Valid valid) {
+  template <int HEADS_, int N, class Valid>
+  DEVICE static void add_rows(Sums<HEADS_>& sums, const float* queries, const Packet (&key)[N],
+                              const Packet (&value)[N], Valid valid) {
     UNROLL
-    for (int head = 0; head < SHARING; ++head) {
+    for (int head = 0; head < HEADS_; ++head) {
       float score[N], query[8];
       UNROLL
       for (int i = 0; i < 8; ++i) query[i] = queries[head * SIZE + i];
@@ -578,16 +603,17 @@ class Step {
 
   // Takes the rows of q that share the key head, turned, into shared memory; where the block has the end of the context, also
   // those of k and v, which go into the cache too.
+  template <int HEADS_>
   DEVICE void take_rows(int layer, uint32_t tag, const Task& task) {
     constexpr int N = (HALF + 31) / 32;
     const int b = task.pair / KV_HEADS, key_head = task.pair % KV_HEADS;
-    const int rows = SHARING + (task.split == task.splits - 1 ? 2 : 0);
+    const int rows = HEADS_ + (task.split == task.splits - 1 ? 2 : 0);
     const float* const rotation = call_.rotation + static_cast<int64_t>(position_) * SIZE;
     const uint16_t* const norms = call_.norms + static_cast<int64_t>(layer) * VECTORS + 2 * HIDDEN;
     ROLLED
     for (int row = warp_; row < rows; row += WARPS) {
-      const bool is_query = row < SHARING, is_value = row == SHARING + 1;
-      const int from = is_query   ? (key_head * SHARING + row) * SIZE
+      const bool is_query = row < HEADS_, is_value = row == HEADS_ + 1;
+      const int from = is_query   ? (key_head * SHARING + task.head + row) * SIZE
                        : is_value ? ATTENDED + (KV_HEADS + key_head) * SIZE
                                   : ATTENDED + key_head * SIZE;
       const uint64_t* const words = call_.words + QKV_AT + b * QKV_ROWS + from;
@@ -635,8 +661,8 @@ class Step {
             uint16_t* const self = self_ + (is_value ? SIZE : 0);
             uint16_t* const cached = (is_value ? call_.values : call_.keys) + rows_at(layer, task.pair) +
                                      static_cast<int64_t>(position_) * SIZE;
-            cached[at] = self[at] = static_cast<uint16_t>(to_bf16(first));
-            cached[at + HALF] = self[at + HALF] = static_cast<uint16_t>(to_bf16(second));
+            self[at] = static_cast<uint16_t>(to_bf16(first)), self[at + HALF] = static_cast<uint16_t>(to_bf16(second));
+            if (task.head == 0) cached[at] = self[at], cached[at + HALF] = self[at + HALF];
           }
         }
       }
@@ -644,7 +670,9 @@ class Step {
     sync_block();
   }
 
+  template <int HEADS_>
   DEVICE void attend_one(int layer, uint32_t tag, const Task& task, int stamps) {
+    constexpr int AHEAD = HEADS_ < 4 ? 4 : HEADS_ < 8 ? 2 : 1;  // cached rows that a lane loads at once
     const int channel = lane_ % LANES * 8, group = warp_ * ROWS + lane_ / LANES;
     const uint16_t* const keys = call_.keys + rows_at(layer, task.pair) + channel;
     const uint16_t* const values = call_.values + rows_at(layer, task.pair) + channel;
@@ -660,12 +688,12 @@ class Step {
       }
     };
     load(0);
-    take_rows(layer, tag, task);
+    take_rows<HEADS_>(layer, tag, task);
     stamp(stamps);
     const float* const query = query_ + channel;
-    Sums sums;
+    Sums<HEADS_> sums;
     UNROLL
-    for (int head = 0; head < SHARING; ++head) {
+    for (int head = 0; head < HEADS_; ++head) {
       sums.most[head] = -1e30f, sums.powers[head] = 0;
       UNROLL
       for (int i = 0; i < 8; ++i) sums.sum[head][i] = 0;
@@ -685,7 +713,7 @@ class Step {
       add_rows(sums, query, own_key, own_value, [&](int) { return group == 0; });
     }
     UNROLL
-    for (int head = 0; head < SHARING; ++head) {
+    for (int head = 0; head < HEADS_; ++head) {
       UNROLL
       for (int offset = LANES; offset < 32; offset *= 2) {
         const float other = other_lane(sums.most[head], offset), most = fmaxf(sums.most[head], other);
@@ -696,7 +724,7 @@ class Step {
         for (int i = 0; i < 8; ++i)
           sums.sum[head][i] = sums.sum[head][i] * mine + other_lane(sums.sum[head][i], offset) * theirs;
       }
-      float* const part = sums_ + (warp_ * SHARING + head) * PART;
+      float* const part = sums_ + (warp_ * HEADS_ + head) * PART;
       if (lane_ < LANES) {
         UNROLL
         for (int i = 0; i < 8; ++i) part[channel + i] = sums.sum[head][i];
@@ -706,14 +734,14 @@ class Step {
     sync_block();
     const int b = task.pair / KV_HEADS, key_head = task.pair % KV_HEADS;
     ROLLED
-    for (int i = thread_; i < SHARING * SIZE; i += THREADS) {
+    for (int i = thread_; i < HEADS_ * SIZE; i += THREADS) {
       const int head = i / SIZE, at = i % SIZE;
       float most = -1e30f, powers = 0, sum = 0;
       UNROLL
-      for (int warp = 0; warp < WARPS; ++warp) most = fmaxf(most, sums_[(warp * SHARING + head) * PART + SIZE]);
+      for (int warp = 0; warp < WARPS; ++warp) most = fmaxf(most, sums_[(warp * HEADS_ + head) * PART + SIZE]);
       UNROLL
       for (int warp = 0; warp < WARPS; ++warp) {
-        const float* const part = sums_ + (warp * SHARING + head) * PART;
+        const float* const part = sums_ + (warp * HEADS_ + head) * PART;
         const float scale = power_of_2(part[SIZE] - most);
         powers = fmaf(part[SIZE + 1], scale, powers), sum = fmaf(part[at], scale, sum);
       }
@@ -730,12 +758,11 @@ class Step {
       for (int from = 1; from < task.splits; from += MERGED) {
         uint64_t word[MERGED];
         TwoWords scales[MERGED];
-        take(
-            word, [&](int k) { return from + k < task.splits ? part_at(from + k) + at : nullptr; }, tag, watch_, MERGE,
-            layer);
-        take(
-            scales, [&](int k) { return from + k < task.splits ? part_at(from + k) + SIZE : nullptr; }, tag, watch_,
-            MERGE, layer);
+        const auto sum_at = [&](int k) { return from + k < task.splits ? part_at(from + k) + at : nullptr; };
+        const auto scales_at = [&](int k) { return from + k < task.splits ? part_at(from + k) + SIZE : nullptr; };
+        const uint32_t first = first_look(word, sum_at), second = first_look(scales, scales_at);
+        settle(word, sum_at, first, tag, watch_, MERGE, layer);
+        settle(scales, scales_at, second, tag, watch_, MERGE, layer);
         UNROLL
         for (int k = 0; k < MERGED; ++k) {
           if (from + k < task.splits) {
@@ -749,58 +776,45 @@ class Step {
       }
       const float found = sum / powers, next = other_lane(found, 1);
       if (i % 2 == 0)
-        store_word(call_.words + ATTENDED_AT + (b * ATTENDED + (key_head * SHARING + head) * SIZE + at) / 2,
+        store_word(call_.words + ATTENDED_AT + (b * ATTENDED + (key_head * SHARING + task.head + head) * SIZE + at) / 2,
                    tagged(tag, packed(found, next)));
     }
     stamp(stamps + 1);
   }
 
-  // --- the LM head: each warp has whole tiles ---
+  // --- the LM head ---
   DEVICE void head(uint32_t tag, int turn, int given) {
     const int stamps = 1 + LAYERS * LAYER_STAMPS;
     const Part tiles = tiles_of(VOCABULARY);
-    const int b = min(lane_ / 4, BATCH - 1);
     uint64_t best = 0;
     if (tiles.begin < tiles.end) {
       load_normed(call_.words + X_AT, call_.norms + static_cast<int64_t>(LAYERS) * VECTORS, tag - 1, HEAD, LAYERS,
                   false);
       stamp(stamps);
-      sync_block();
-      const float scale = root(b);
-      constexpr int UNITS = HIDDEN / UNIT_COLUMNS;
-      const Packet* const x = x_of_lane();
-      ROLLED
-      for (int tile = tiles.begin + warp_; tile < tiles.end; tile += WARPS) {
-        const TwoFloats found = stream_.template multiply<UNITS>(x, UNITS);
-        UNROLL
-        for (int i = 0; i < 2; ++i) {
-          const int row = tile * TILE_ROWS + lane_ % 4 * 2 + i;
-          if (lane_ / 4 < BATCH && row < VOCABULARY) {
-            const float logit = found.value[i] * scale;
-            call_.logits[static_cast<int64_t>(b) * VOCABULARY + row] = logit;
-            const uint64_t key = key_of(logit, row);
-            best = key > best ? key : best;
-          }
-        }
-      }
+      products<HIDDEN>(tiles, [&](int tile, int b, int row, float value, bool live) {
+        const int number = tile * TILE_ROWS + row;
+        if (!live || number >= VOCABULARY) return;
+        const float logit = value * root(b);
+        call_.logits[static_cast<int64_t>(b) * VOCABULARY + number] = logit;
+        const uint64_t key = key_of(logit, number);
+        best = key > best ? key : best;
+      });
     }
     stream_.finish();
     UNROLL
-    for (int offset = 1; offset < 4; offset *= 2) {
+    for (int offset = 1; offset < TILE_ROWS; offset *= 2) {
       const uint64_t other = other_lane(best, offset);
       best = other > best ? other : best;
     }
-    if (lane_ % 4 == 0 && lane_ / 4 < BATCH) best_[warp_ * BATCH + b] = best;
+    if (lane_ % TILE_ROWS == 0) best_[thread_ / TILE_ROWS] = best;
     fence();  // the cached rows of this token
     sync_block();
     stamp(stamps + 1);
     uint64_t* const words = call_.words + BEST_AT + turn * BLOCKS * BATCH * 2;
     if (thread_ < BATCH) {
+      best = 0;
       ROLLED
-      for (int warp = 0; warp < WARPS; ++warp) {
-        const uint64_t other = best_[warp * BATCH + thread_];
-        best = warp == 0 || other > best ? other : best;
-      }
+      for (int at = thread_; at < OUTPUTS / TILE_ROWS; at += BATCH) best = best_[at] > best ? best_[at] : best;
       store_words(words + (block_ * BATCH + thread_) * 2,
                   {{tagged(tag, static_cast<uint32_t>(best)), tagged(tag, static_cast<uint32_t>(best >> 32))}});
     }
@@ -856,8 +870,8 @@ class Step {
   uint64_t *best_, *full_;
   int64_t* next_;
   unsigned char* ring_;
-  Watch watch_;
   Stream stream_;
+  Watch watch_;
   int position_, turn_ = 0;
 };
 }  // namespace model

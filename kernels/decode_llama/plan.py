@@ -1,8 +1,8 @@
 """Read a model's configuration, and order its weights as the warps of the decode kernel use them.
 
 A unit is 8 rows by 32 columns of a matrix. A tile is the units of 8 rows. Each block has some tiles of every matrix,
-and each of its warps a slice of their columns; of the LM head, a warp has whole tiles. A warp's units lie side by side,
-in the order of their use, and end at a whole chunk. decode_llama.cuh computes the same parts.
+and each of its warps a slice of their columns. A warp takes a group of tiles at a time, of these a step of columns, of
+these tile by tile: a step of x stays in its registers. decode_llama.cuh computes the same parts.
 
 This module needs neither torch nor a GPU; `pack` imports torch.
 """
@@ -20,6 +20,7 @@ import numpy.typing as npt
 Numbers = npt.NDArray[np.int64]
 
 WARPS, TILE_ROWS, UNIT_COLUMNS = 8, 8, 32
+MOST_STEP = 8
 UNIT = TILE_ROWS * UNIT_COLUMNS
 HEAD_SIZES = (32, 64, 128, 256)
 MOST_BATCH = 8
@@ -71,6 +72,11 @@ class Shape:
 
     def tiles(self, matrix: str) -> int:
         return -(-self.rows(matrix) // TILE_ROWS)
+
+    @property
+    def group(self) -> int:
+        """Return the tiles whose sums a block adds at once."""
+        return 16 if self.batch == 1 else 24 // self.batch
 
     @property
     def weight_bytes(self) -> int:
@@ -195,28 +201,23 @@ def plan(shape: Shape, *, together: bool = True) -> Plan:
     so_far = np.zeros(streams, np.int64)
     inside: dict[str, Numbers] = {}
     stream: dict[str, Numbers] = {}
-    for matrix in MATRICES:
+    for matrix in (*MATRICES, HEAD):
+        if matrix == HEAD:
+            steps = so_far.copy()
+            so_far *= shape.layers
         tiles, units = shape.tiles(matrix), shape.columns(matrix) // UNIT_COLUMNS
         owner, place = (np.empty((tiles, units), np.int64) for _ in range(2))
+        step = min(-(-units // WARPS), MOST_STEP)
         for number in range(streams):
             begin, end = part(tiles, number // WARPS, shape.blocks)
             first, last = part(units, number % WARPS, WARPS)
-            count = (end - begin) * (last - first)
             owner[begin:end, first:last] = number
-            place[begin:end, first:last] = so_far[number] + np.arange(count).reshape(end - begin, last - first)
-            so_far[number] += count
+            for tile in range(begin, end, shape.group):
+                for unit in range(first, last, step):
+                    found = place[tile : min(tile + shape.group, end), unit : min(unit + step, last)]
+                    found[:] = so_far[number] + np.arange(found.size).reshape(found.shape)
+                    so_far[number] += found.size
         stream[matrix], inside[matrix] = owner, place
-    steps = so_far.copy()
-    so_far *= shape.layers
-    tiles, units = shape.tiles(HEAD), shape.hidden // UNIT_COLUMNS
-    owner, place = (np.empty((tiles, units), np.int64) for _ in range(2))
-    for number in range(streams):
-        begin, end = part(tiles, number // WARPS, shape.blocks)
-        own = np.arange(begin + number % WARPS, end, WARPS)
-        owner[own] = number
-        place[own] = so_far[number] + np.arange(len(own) * units).reshape(len(own), units)
-        so_far[number] += len(own) * units
-    stream[HEAD], inside[HEAD] = owner, place
     chunks = -(-so_far // shape.slot_units)
     begins = np.arange(streams) if together else np.cumsum(chunks) - chunks
     return Plan(stream, inside, steps, begins, chunks, streams if together else 1, shape.slot_units)
