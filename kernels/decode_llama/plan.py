@@ -51,7 +51,7 @@ class Shape:
     batch: int = 1
     blocks: int = 132
     slot_units: int = 4  # of a copy to shared memory
-    least_rows: int = 128  # cached rows of a block at least
+    least_rows: int = 256  # cached rows of a block at least
 
     @property
     def attended(self) -> int:
