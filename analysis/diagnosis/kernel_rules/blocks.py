@@ -3,40 +3,20 @@
 import numpy as np
 
 from analysis.diagnosis.evidence import WARP
-from analysis.diagnosis.kernel_rules.quantities import (
-    BARRIER_NEEDS,
-    HALF,
-    LOADS,
-    SHAPE,
-    alone,
-    at_barriers,
-    at_fences,
-    conflicting,
-    exchanging,
-    flops,
-    grid_meets,
-    held,
-    idle,
-    many_issue,
-    one_works,
-    queued_loads,
-    scans,
-    slots,
-    with_registers,
-)
+from analysis.diagnosis.kernel_rules import quantities as q
 from analysis.diagnosis.kernel_rules.rule import Rule
 
 RULES = (
     Rule(
         "needless_barriers",
-        BARRIER_NEEDS,
+        q.BARRIER_NEEDS,
         lambda e: (
-            at_barriers(e)
+            q.at_barriers(e)
             & (e.waits("long_scoreboard") < 0.1)
-            & (e.busy["dram"] < HALF)
-            & (~one_works(e) | grid_meets(e))
+            & (e.busy["dram"] < q.HALF)
+            & (~q.one_works(e) | q.grid_meets(e))
         ),
-        lambda e: e.without(exchanging(e), issue=e.floors["issue"] / 2),
+        lambda e: e.without(q.exchanging(e), issue=e.floors["issue"] / 2),
         0.7,
         "issue slots",
         "Warps spend a quarter of their time at barriers, although they load nothing between them. Such barriers can "
@@ -47,7 +27,7 @@ RULES = (
     ),
     Rule(
         "needless_barriers",
-        (*BARRIER_NEEDS, "stall_short_scoreboard", "flops_fp32"),
+        (*q.BARRIER_NEEDS, "stall_short_scoreboard", "flops_fp32"),
         lambda e: (
             (e.waits("barrier") > 0.1)
             & (e.waits("short_scoreboard") > 0.1)
@@ -56,8 +36,8 @@ RULES = (
             & (e.busy["fp32"] < 0.25)
         ),
         lambda e: np.where(
-            (flops(e) > 0) | (e.waits("barrier") <= 0.1),  # the rule holds only above
-            e.after(issue=slots(e, flops(e) / WARP)),
+            (q.flops(e) > 0) | (e.waits("barrier") <= 0.1),  # the rule holds only above
+            e.after(issue=q.slots(e, q.flops(e) / WARP)),
             e.without(e.waits("barrier", "short_scoreboard"), issue=0),
         ),
         0.7,
@@ -71,8 +51,8 @@ RULES = (
     ),
     Rule(
         "uneven_warps",
-        BARRIER_NEEDS,
-        lambda e: one_works(e) & ~scans(e),
+        q.BARRIER_NEEDS,
+        lambda e: q.one_works(e) & ~q.scans(e),
         lambda e: e.without(e.waits("barrier")),
         0.75,
         "latency x parallelism",
@@ -83,11 +63,11 @@ RULES = (
     ),
     Rule(
         "one_warp_reduction",
-        BARRIER_NEEDS,
+        q.BARRIER_NEEDS,
         lambda e: (
-            at_barriers(e)
+            q.at_barriers(e)
             & (e.shared >= 4 * e.threads)
-            & np.where(one_works(e), scans(e), ~(e.waits("long_scoreboard") < 0.1))
+            & np.where(q.one_works(e), q.scans(e), ~(e.waits("long_scoreboard") < 0.1))
         ),
         lambda e: e.without(e.waits("barrier"), issue=e.floors["issue"] / 4),
         0.6,
@@ -100,8 +80,8 @@ RULES = (
     ),
     Rule(
         "uneven_warps",
-        BARRIER_NEEDS,
-        lambda e: at_barriers(e) & ~(e.waits("long_scoreboard") < 0.1) & (e.shared < 4 * e.threads),
+        q.BARRIER_NEEDS,
+        lambda e: q.at_barriers(e) & ~(e.waits("long_scoreboard") < 0.1) & (e.shared < 4 * e.threads),
         lambda e: e.without(e.waits("barrier")),
         0.6,
         "latency x parallelism",
@@ -112,14 +92,14 @@ RULES = (
     ),
     Rule(
         "no_overlap",
-        (*BARRIER_NEEDS, *SHAPE),
+        (*q.BARRIER_NEEDS, *q.SHAPE),
         lambda e: (
             (e.shared > 0)
             & (e.blocks >= 0.75 * e.limits.sm_count)
-            & ((e.blocks <= e.limits.sm_count) | (alone(e) & (e.waits("long_scoreboard") > 0.25)))
+            & ((e.blocks <= e.limits.sm_count) | (q.alone(e) & (e.waits("long_scoreboard") > 0.25)))
             & ((e.waits("barrier") > 0) | (e.loaded == 0))
             & (e.waits("long_scoreboard") > e.waits("barrier"))
-            & idle(e, 0.85)
+            & q.idle(e, 0.85)
         ),
         lambda e: e.without(e.waits("long_scoreboard")),
         0.6,
@@ -132,7 +112,7 @@ RULES = (
     Rule(
         "shared_atomics_one_address",
         ("shared_bytes_per_block", "stall_short_scoreboard", "stall_mio_throttle"),
-        lambda e: (e.shared > 0) & (e.shared <= 4 * e.threads) & (e.queue > HALF),
+        lambda e: (e.shared > 0) & (e.shared <= 4 * e.threads) & (e.queue > q.HALF),
         lambda e: e.after(issue=0, fp32=0, fp64=0),
         0.7,
         "wavefronts",
@@ -148,11 +128,11 @@ RULES = (
         lambda e: (
             (e.shared > 4 * e.threads)
             & (
-                ((e.queue > 0.4) & (e.waits("mio_throttle") > e.waits("short_scoreboard")) & many_issue(e))
-                | ((e.queue > 0.3) & many_issue(e) & (e.waits("barrier") < 0.1))
+                ((e.queue > 0.4) & (e.waits("mio_throttle") > e.waits("short_scoreboard")) & q.many_issue(e))
+                | ((e.queue > 0.3) & q.many_issue(e) & (e.waits("barrier") < 0.1))
             )
         ),
-        with_registers,
+        q.with_registers,
         0.75,
         "wavefronts",
         "Shared memory accepts one instruction for every four issue slots of an SM. Warps queue for it, and more than "
@@ -160,7 +140,7 @@ RULES = (
         "tile in registers, but removes no more than the one instruction a cycle that shared memory can accept.",
         "A quarter of the passes through shared memory or more are conflicts of banks.",
         ("stall_mio_throttle", "inst_issued", "shared_bytes_per_block"),
-        refutes=lambda e: conflicting(e) > 0.25,
+        refutes=lambda e: q.conflicting(e) > 0.25,
     ),
     Rule(
         "shared_bank_conflicts",
@@ -169,8 +149,8 @@ RULES = (
             (e.shared > 4 * e.threads)
             & (e.queue > 0.25)
             & (e.waits("mio_throttle") > 0.01)
-            & ~((e.waits("mio_throttle") > e.waits("short_scoreboard")) & many_issue(e))
-            & ~(many_issue(e) & (e.waits("barrier") < 0.1))
+            & ~((e.waits("mio_throttle") > e.waits("short_scoreboard")) & q.many_issue(e))
+            & ~(q.many_issue(e) & (e.waits("barrier") < 0.1))
             & (e.busy["dram"] < 0.8)
         ),
         lambda e: e.without(e.queue + e.waits("barrier")),
@@ -180,15 +160,15 @@ RULES = (
         "instruction takes many passes.",
         "bank_conflicts are few beside the passes through shared memory.",
         ("stall_short_scoreboard", "stall_mio_throttle", "shared_bytes_per_block"),
-        refutes=lambda e: (conflicting(e) < 0.1) | (e["shared_ways_load"] <= 1),
+        refutes=lambda e: (q.conflicting(e) < 0.1) | (e["shared_ways_load"] <= 1),
     ),
     Rule(
         "shared_atomics_one_address",
-        ("shared_bytes_per_block", "stall_long_scoreboard", *LOADS, *SHAPE),
+        ("shared_bytes_per_block", "stall_long_scoreboard", *q.LOADS, *q.SHAPE),
         lambda e: (
             (e.shared > 0)
             & (e.shared <= 4 * e.threads)
-            & queued_loads(e)
+            & q.queued_loads(e)
             & (e.filling > 0.9)
             & (e.blocks >= e.limits.sm_count)
         ),
@@ -205,7 +185,7 @@ RULES = (
     Rule(
         "needless_barriers",
         ("stall_membar", "inst_issued"),
-        at_fences,
+        q.at_fences,
         lambda e: e.without(e.waits("membar")),
         0.75,
         "latency x parallelism",
@@ -216,8 +196,8 @@ RULES = (
     ),
     Rule(
         "uneven_warps",
-        (*SHAPE, "sm_active_frac"),
-        held,
+        (*q.SHAPE, "sm_active_frac"),
+        q.held,
         lambda e: e.spread(1 - e.filling),
         0.75,
         "latency x parallelism",

@@ -3,37 +3,18 @@
 import numpy as np
 
 from analysis.diagnosis.evidence import SECTOR
-from analysis.diagnosis.kernel_rules.quantities import (
-    BY_HAND,
-    HALF,
-    LINE,
-    LOADS,
-    SHAPE,
-    TRAFFIC,
-    alone,
-    between,
-    conflicting,
-    counters_in_shared,
-    from_shared,
-    in_order,
-    out_of_order,
-    random_pairs,
-    reuse,
-    tail_left,
-    when_aligned,
-    whole_sectors,
-)
+from analysis.diagnosis.kernel_rules import quantities as q
 from analysis.diagnosis.kernel_rules.rule import FULL, Rule
 
 RULES = (
     Rule(
         "strided_sectors",
-        (*LOADS, *TRAFFIC, "coalescing_load_frac"),
+        (*q.LOADS, *q.TRAFFIC, "coalescing_load_frac"),
         lambda e: (
-            between(e["coalescing_load_frac"], 1 / SECTOR, HALF)
-            & (reuse(e) < 1.5)
-            & in_order(e)
-            & (e.busy["dram"] > HALF)
+            q.between(e["coalescing_load_frac"], 1 / SECTOR, q.HALF)
+            & (q.reuse(e) < 1.5)
+            & q.in_order(e)
+            & (e.busy["dram"] > q.HALF)
         ),
         lambda e: e.after(
             dram=e.dram_ns(e["dram_read_bytes"] * e["coalescing_load_frac"], e.written),
@@ -47,22 +28,22 @@ RULES = (
         ("coalescing_load_frac", "global_load_bytes", "dram_read_bytes"),
         ("dram", "l2"),
         refutes=lambda e: (
-            (reuse(e) >= 3) | out_of_order(e) | ((e.shared > 0) & (e["coalescing_load_frac"] * e.sectors < 3.5))
+            (q.reuse(e) >= 3) | q.out_of_order(e) | ((e.shared > 0) & (e["coalescing_load_frac"] * e.sectors < 3.5))
         ),
     ),
     Rule(
         "misaligned_base",
-        (*LOADS, *TRAFFIC, "coalescing_load_frac"),
+        (*q.LOADS, *q.TRAFFIC, "coalescing_load_frac"),
         lambda e: (
-            (e["coalescing_load_frac"] >= HALF)
+            (e["coalescing_load_frac"] >= q.HALF)
             & (e["coalescing_load_frac"] < 0.95)
-            & ((e.sectors > LINE) | (e.sectors * (1 - e["coalescing_load_frac"]) > 0.75))
-            & (e.waits("long_scoreboard", "lg_throttle") > HALF)
-            & (np.maximum(e.busy["dram"], e.busy["l2"]) > HALF)
+            & ((e.sectors > q.LINE) | (e.sectors * (1 - e["coalescing_load_frac"]) > 0.75))
+            & (e.waits("long_scoreboard", "lg_throttle") > q.HALF)
+            & (np.maximum(e.busy["dram"], e.busy["l2"]) > q.HALF)
             & (e.loaded < 1.5 * e["l2_read_bytes"])
             & (e.shared <= 0)
         ),
-        when_aligned,
+        q.when_aligned,
         0.6,
         "bytes",
         "Loads use half of the sectors that they touch or more, but not all. Lanes that are far apart use less: a "
@@ -71,18 +52,18 @@ RULES = (
         "The pieces begin at multiples of 32 bytes.",
         ("coalescing_load_frac", "sectors_per_request_load", "l2_read_bytes"),
         ("dram", "l2"),
-        refutes=lambda e: (e["coalescing_load_frac"] >= 0.95) | random_pairs(e),
+        refutes=lambda e: (e["coalescing_load_frac"] >= 0.95) | q.random_pairs(e),
     ),
     Rule(
         "uncoalesced_stores",
-        ("global_store_bytes", *TRAFFIC, "coalescing_store_frac"),
+        ("global_store_bytes", *q.TRAFFIC, "coalescing_store_frac"),
         lambda e: (
-            (e["coalescing_store_frac"] <= HALF)
+            (e["coalescing_store_frac"] <= q.HALF)
             & (e.stored >= 3 * e.written)
             & (e.stored > e.limits.dirty_bytes)
             & (e.stored > e.loaded)
         ),
-        whole_sectors,
+        q.whole_sectors,
         0.85,
         "bytes",
         "Stores fill at most half of the bytes in the sectors that they touch, and at most a third of the stored bytes "
@@ -95,7 +76,7 @@ RULES = (
     Rule(
         "shared_atomics_one_address",
         ("shared_atomic_inst", "inst_issued", "stall_short_scoreboard", "stall_mio_throttle"),
-        lambda e: ((e["shared_atomic_inst"] > 0.02 * e["inst_issued"]) & (e.queue > 0.3)) | counters_in_shared(e),
+        lambda e: ((e["shared_atomic_inst"] > 0.02 * e["inst_issued"]) & (e.queue > 0.3)) | q.counters_in_shared(e),
         lambda e: e.after(issue=0, fp32=0, fp64=0),
         0.8,
         "wavefronts",
@@ -112,11 +93,14 @@ RULES = (
         "shared_bank_conflicts",
         ("bank_conflicts", "shared_wavefront_frac", "stall_short_scoreboard", "stall_mio_throttle"),
         lambda e: (
-            (conflicting(e) > 0.25) & (e["shared_wavefront_frac"] > 0.3) & (e.queue > 0.25) & (e.busy["issue"] < HALF)
+            (q.conflicting(e) > 0.25)
+            & (e["shared_wavefront_frac"] > 0.3)
+            & (e.queue > 0.25)
+            & (e.busy["issue"] < q.HALF)
         ),
         lambda e: np.maximum(
             e.without(e.queue + e.waits("barrier")),
-            e.time * np.clip(e["shared_wavefront_frac"] * (1 - conflicting(e)), 0, 1),
+            e.time * np.clip(e["shared_wavefront_frac"] * (1 - q.conflicting(e)), 0, 1),
         ),
         0.65,
         "wavefronts",
@@ -128,7 +112,7 @@ RULES = (
         (),
         FULL,
         True,
-        refutes=lambda e: conflicting(e) < 0.1,
+        refutes=lambda e: q.conflicting(e) < 0.1,
     ),
     Rule(
         "needless_barriers",
@@ -145,12 +129,12 @@ RULES = (
     ),
     Rule(
         "uneven_blocks",
-        ("sm_active_frac", *SHAPE),
+        ("sm_active_frac", *q.SHAPE),
         lambda e: (
             (e["sm_active_frac"] < 0.8)
             & (e.blocks >= e.limits.sm_count)
             & (e.time > 10 * e.limits.empty_kernel_ns)
-            & ~(alone(e) & (e["sm_active_frac"] > tail_left(e) - 0.1))
+            & ~(q.alone(e) & (e["sm_active_frac"] > q.tail_left(e) - 0.1))
         ),
         lambda e: e.without(1 - e["sm_active_frac"] * np.minimum(e.filling, 1)),
         0.85,
@@ -165,8 +149,8 @@ RULES = (
     Rule(
         "constant_divergence",
         ("constant_active_frac", "stall_mio_throttle"),
-        lambda e: (e["constant_active_frac"] > HALF) & (e.queue > HALF),
-        from_shared,
+        lambda e: (e["constant_active_frac"] > q.HALF) & (e.queue > q.HALF),
+        q.from_shared,
         0.9,
         "issue slots",
         "The cache of indexed constants serves requests more than half of the time, and warps queue for it.",
@@ -178,15 +162,15 @@ RULES = (
     ),
     Rule(
         "tensor_starved",
-        ("stall_long_scoreboard", "shared_bytes_per_block", "tensor_active_frac", *LOADS),
+        ("stall_long_scoreboard", "shared_bytes_per_block", "tensor_active_frac", *q.LOADS),
         lambda e: (
             (e["tensor_active_frac"] > 0.02)
             & (e["tensor_active_frac"] < 0.3)
-            & (e.waits("long_scoreboard") > HALF)
+            & (e.waits("long_scoreboard") > q.HALF)
             & (e.shared <= 0)
             & (e.loaded > 4 * e["dram_read_bytes"])
         ),
-        lambda e: e.after(l1=0, requests=0, l2=e.floors["l2"] / 4, tensor=e.floors["tensor"] / BY_HAND),
+        lambda e: e.after(l1=0, requests=0, l2=e.floors["l2"] / 4, tensor=e.floors["tensor"] / q.BY_HAND),
         0.9,
         "roof",
         "Tensor cores work for less than a third of the time, warps wait for global loads, and no shared memory "

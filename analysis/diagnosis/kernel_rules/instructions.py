@@ -3,22 +3,7 @@
 import numpy as np
 
 from analysis.diagnosis.evidence import WARP
-from analysis.diagnosis.kernel_rules.quantities import (
-    BUSY,
-    BY_HAND,
-    HALF,
-    LOADS,
-    TF32,
-    conversions,
-    flops,
-    from_shared,
-    in_single,
-    operand_bits,
-    product_bits,
-    shared_once,
-    slots,
-    useful,
-)
+from analysis.diagnosis.kernel_rules import quantities as q
 from analysis.diagnosis.kernel_rules.rule import Rule
 
 RULES = (
@@ -26,14 +11,14 @@ RULES = (
         "divergence",
         ("inst_issued", "flops_fp32", "stall_not_selected"),
         lambda e: (
-            (e.busy["issue"] > BUSY)
-            & (useful(e) > 1 / WARP)
-            & (useful(e) < 0.125)
+            (e.busy["issue"] > q.BUSY)
+            & (q.useful(e) > 1 / WARP)
+            & (q.useful(e) < 0.125)
             & (e.shared <= 0)
             & (e.queue < 0.25)
-            & (e.busy["fp64"] < HALF)
+            & (e.busy["fp64"] < q.HALF)
         ),
-        lambda e: e.after(**{one: e.floors[one] * np.clip(2 * useful(e), 0.25, 1) for one in ("issue", "xu")}),
+        lambda e: e.after(**{one: e.floors[one] * np.clip(2 * q.useful(e), 0.25, 1) for one in ("issue", "xu")}),
         0.7,
         "issue slots",
         "Issue slots are the limit. Fewer than an eighth of the lanes compute, but more than one in 32, so lanes are "
@@ -41,12 +26,12 @@ RULES = (
         "slots remains.",
         "threads_per_inst is near 32.",
         ("inst_issued", "flops_fp32"),
-        refutes=lambda e: (e["threads_per_inst"] > 28) | (useful(e) > 0.25),
+        refutes=lambda e: (e["threads_per_inst"] > 28) | (q.useful(e) > 0.25),
     ),
     Rule(
         "divergence",
         ("inst_issued", "threads_per_inst"),
-        lambda e: (e["threads_per_inst"] < 0.75 * WARP) & (e.busy["issue"] > BUSY),
+        lambda e: (e["threads_per_inst"] < 0.75 * WARP) & (e.busy["issue"] > q.BUSY),
         lambda e: e.after(**{one: e.floors[one] * e["threads_per_inst"] / WARP for one in ("issue", "xu")}),
         0.9,
         "issue slots",
@@ -61,8 +46,8 @@ RULES = (
         "integer_division",
         ("inst_issued", "flops_fp32", "dram_read_bytes", "stall_mio_throttle", "stall_short_scoreboard"),
         lambda e: (
-            (e.busy["issue"] > BUSY)
-            & (useful(e) < 0.01)
+            (e.busy["issue"] > q.BUSY)
+            & (q.useful(e) < 0.01)
             & (e.busy["dram"] > 0.1)
             & ~(e.tensor_flops > 0)
             & (e.shared <= 0)
@@ -76,12 +61,12 @@ RULES = (
         "for that unit 0.4 % of their time or more; hashes and ciphers do at most 0.3 %.",
         "The machine code has no division: no MUFU.RCP and no call. Or FP32 takes a quarter of the issue slots.",
         ("inst_issued", "flops_fp32", "dram_read_bytes"),
-        refutes=lambda e: useful(e) > 0.25,
+        refutes=lambda e: q.useful(e) > 0.25,
     ),
     Rule(
         "special_functions",
         ("stall_mio_throttle", "stall_short_scoreboard", "shared_bytes_per_block", "inst_issued", "flops_fp64"),
-        lambda e: (e.busy["xu"] > BUSY) & (e.busy["fp64"] == 0) & (flops(e) > 1.25 * e.functions),
+        lambda e: (e.busy["xu"] > q.BUSY) & (e.busy["fp64"] == 0) & (q.flops(e) > 1.25 * e.functions),
         lambda e: e.after(
             xu=0, issue=np.maximum(e["inst_issued"] - 3 * e.functions / WARP, 0) * e.lanes_ns / e.limits.schedulers
         ),
@@ -98,7 +83,7 @@ RULES = (
         "fp64_by_accident",
         ("flops_fp64", "stall_mio_throttle", "stall_short_scoreboard", "shared_bytes_per_block"),
         lambda e: (e["flops_fp64"] > 0) & (e.shared <= 0) & (e.queue > 0.4),
-        lambda e: e.after(fp64=0, xu=0, issue=slots(e, e["inst_issued"] - conversions(e)), dependent=0),
+        lambda e: e.after(fp64=0, xu=0, issue=q.slots(e, e["inst_issued"] - q.conversions(e)), dependent=0),
         0.8,
         "issue slots",
         "The kernel computes in FP64, and its warps queue for the unit that converts. So its inputs or outputs have "
@@ -115,7 +100,7 @@ RULES = (
             & (e["flops_fp32"] + e["flops_fp16"] > 0.1 * e["flops_fp64"])
             & (np.maximum(e.busy["fp64"], e.busy["xu"]) > 0.25)
         ),
-        lambda e: e.after(fp64=0, xu=0, issue=slots(e, in_single(e)), dependent=0),
+        lambda e: e.after(fp64=0, xu=0, issue=q.slots(e, q.in_single(e)), dependent=0),
         0.75,
         "issue slots",
         "The FP64 unit is busy for a quarter of the time or more, and at least a tenth as much work is in FP32 or "
@@ -135,7 +120,7 @@ RULES = (
             & (e.busy["requests"] < 0.1)
             & ~(e["flops_fp64"] > 0)
         ),
-        from_shared,
+        q.from_shared,
         0.8,
         "issue slots",
         "Warps queue for the memory input/output unit nearly all the time, although they issue too few instructions to "
@@ -168,7 +153,7 @@ RULES = (
         lambda e: e.after(
             fp32=0,
             issue=0,
-            tensor=e["flops_fp32"] / e.limits.tensor_flop_per_s * 1e9 / np.where(e.closed, TF32, BY_HAND),
+            tensor=e["flops_fp32"] / e.limits.tensor_flop_per_s * 1e9 / np.where(e.closed, q.TF32, q.BY_HAND),
         ),
         0.75,
         "roof",
@@ -180,22 +165,22 @@ RULES = (
         ("flops_fp32", "dram_read_bytes"),
         ("fp32",),
         refutes=lambda e: (
-            ~((operand_bits(e) < 24) | (e["flops_fp16"] > 0) | e.of_16_bits | e.closed)
+            ~((q.operand_bits(e) < 24) | (e["flops_fp16"] > 0) | e.of_16_bits | e.closed)
             | ((e.shared <= 0) & (e["flops_fp32"] > 1000 * e.loaded))  # tiles in registers give 128 a loaded byte
-            | (~e.closed & ((product_bits(e) < 8) | shared_once(e)))
+            | (~e.closed & ((q.product_bits(e) < 8) | q.shared_once(e)))
         ),
     ),
     Rule(
         "tensor_starved",
-        ("stall_long_scoreboard", "shared_bytes_per_block", *LOADS),
+        ("stall_long_scoreboard", "shared_bytes_per_block", *q.LOADS),
         lambda e: (
             (e.tensor_flops > 0)
             & (e.busy["tensor"] < 0.3)
-            & (e.waits("long_scoreboard") > HALF)
+            & (e.waits("long_scoreboard") > q.HALF)
             & (e.shared <= 0)
             & (e.loaded > 4 * e["dram_read_bytes"])
         ),
-        lambda e: e.after(l1=0, requests=0, l2=e.floors["l2"] / 4, tensor=e.floors["tensor"] / BY_HAND),
+        lambda e: e.after(l1=0, requests=0, l2=e.floors["l2"] / 4, tensor=e.floors["tensor"] / q.BY_HAND),
         0.9,
         "roof",
         "Tensor cores work for less than a third of the time, warps wait for global loads, and no shared memory "
@@ -210,7 +195,7 @@ RULES = (
             (e.tensor_flops > 0)
             & (e.limits.cc == "9.0")
             & (e["stall_gmma"] == 0)
-            & (e.waits("math_pipe_throttle", "wait") > HALF)
+            & (e.waits("math_pipe_throttle", "wait") > q.HALF)
             & (e.waits("math_pipe_throttle") > 0.25)
             & (e.busy["tensor"] > e.busy["fp32"])
             & (e.shared > 0)

@@ -3,31 +3,15 @@
 import numpy as np
 
 from analysis.diagnosis.evidence import WARP
-from analysis.diagnosis.kernel_rules.quantities import (
-    BUSY,
-    FEW,
-    HALF,
-    OCCUPANCY_NEEDS,
-    SHAPE,
-    alone,
-    between,
-    few_warps,
-    filled_grid,
-    idle,
-    limits_are,
-    more_warps,
-    tail_left,
-    uneven,
-    without_tail,
-)
+from analysis.diagnosis.kernel_rules import quantities as q
 from analysis.diagnosis.kernel_rules.rule import Rule
 
 RULES = (
     Rule(
         "grid_too_small",
-        SHAPE,
+        q.SHAPE,
         lambda e: (e.blocks <= 0.75 * e.limits.sm_count) & (e.time > 4 * e.limits.empty_kernel_ns),
-        lambda e: e.spread(1 - filled_grid(e)),
+        lambda e: e.spread(1 - q.filled_grid(e)),
         0.95,
         "waves",
         "At most three quarters of the SMs have a block, so a quarter of the GPU idles all the time. As far as warps "
@@ -39,16 +23,16 @@ RULES = (
     ),
     Rule(
         "tail_effect",
-        SHAPE,
+        q.SHAPE,
         lambda e: (
             (e["waves"] > 1)
-            & (tail_left(e) < 0.8)
+            & (q.tail_left(e) < 0.8)
             & (
-                (between(e.filling, 0.5, 0.9) & (e["occupancy_theoretical_frac"] > HALF))
-                | (alone(e) & ~few_warps(e) & (e.filling > 0.95))
+                (q.between(e.filling, 0.5, 0.9) & (e["occupancy_theoretical_frac"] > q.HALF))
+                | (q.alone(e) & ~q.few_warps(e) & (e.filling > 0.95))
             )
         ),
-        without_tail,
+        q.without_tail,
         0.85,
         "waves",
         "The last wave is not full and may cost more than a fifth of the time. With over five waves it cannot cost "
@@ -61,8 +45,8 @@ RULES = (
     ),
     Rule(
         "uneven_blocks",
-        SHAPE,
-        uneven,
+        q.SHAPE,
+        q.uneven,
         lambda e: e.after(),
         0.85,
         "waves",
@@ -74,41 +58,41 @@ RULES = (
     ),
     Rule(
         "occupancy_registers",
-        OCCUPANCY_NEEDS,
-        lambda e: few_warps(e) & limits_are(e, "registers"),
-        lambda e: more_warps(e, "shared_mem", "warps"),
+        q.OCCUPANCY_NEEDS,
+        lambda e: q.few_warps(e) & q.limits_are(e, "registers"),
+        lambda e: q.more_warps(e, "shared_mem", "warps"),
         0.8,
         "occupancy",
-        FEW,
+        q.FEW,
         "A limit of fewer registers (-maxrregcount) does not make it faster.",
         ("occupancy_limit_registers", "occupancy_theoretical_frac", "stall_long_scoreboard"),
     ),
     Rule(
         "occupancy_shared",
-        OCCUPANCY_NEEDS,
-        lambda e: few_warps(e) & limits_are(e, "shared_mem"),
-        lambda e: more_warps(e, "registers", "warps"),
+        q.OCCUPANCY_NEEDS,
+        lambda e: q.few_warps(e) & q.limits_are(e, "shared_mem"),
+        lambda e: q.more_warps(e, "registers", "warps"),
         0.8,
         "occupancy",
-        FEW,
+        q.FEW,
         "Less shared memory a block does not make it faster.",
         ("occupancy_limit_shared_mem", "occupancy_theoretical_frac", "stall_long_scoreboard"),
     ),
     Rule(
         "occupancy_block_size",
-        OCCUPANCY_NEEDS,
-        lambda e: few_warps(e) & ~limits_are(e, "registers") & ~limits_are(e, "shared_mem"),
-        lambda e: more_warps(e, "registers"),
+        q.OCCUPANCY_NEEDS,
+        lambda e: q.few_warps(e) & ~q.limits_are(e, "registers") & ~q.limits_are(e, "shared_mem"),
+        lambda e: q.more_warps(e, "registers"),
         0.8,
         "occupancy",
-        FEW,
+        q.FEW,
         "Larger blocks do not make it faster.",
         ("occupancy_limit_blocks", "occupancy_theoretical_frac", "stall_long_scoreboard"),
     ),
     Rule(
         "occupancy_block_size",
-        OCCUPANCY_NEEDS,
-        lambda e: (e.busy["blocks"] > 0.75) & (e.threads <= 2 * WARP) & (e["occupancy_theoretical_frac"] <= HALF),
+        q.OCCUPANCY_NEEDS,
+        lambda e: (e.busy["blocks"] > 0.75) & (e.threads <= 2 * WARP) & (e["occupancy_theoretical_frac"] <= q.HALF),
         lambda e: e.after(blocks=e.floors["blocks"] * e.threads / (8 * WARP)),
         0.85,
         "occupancy",
@@ -119,9 +103,12 @@ RULES = (
     ),
     Rule(
         "dependent_chain",
-        ("stall_wait", "inst_issued", *SHAPE),
+        ("stall_wait", "inst_issued", *q.SHAPE),
         lambda e: (
-            (e.waits("wait") > HALF) & ~uneven(e) & (e.busy["issue"] < BUSY) & (e.warps <= 4 * e.limits.schedulers)
+            (e.waits("wait") > q.HALF)
+            & ~q.uneven(e)
+            & (e.busy["issue"] < q.BUSY)
+            & (e.warps <= 4 * e.limits.schedulers)
         ),
         lambda e: e.after(issue=e.floors["issue"] / np.minimum(e.warps / e.limits.schedulers, 1), dependent=0),
         0.9,
@@ -134,8 +121,8 @@ RULES = (
     ),
     Rule(
         "grid_too_small",
-        (*SHAPE, "flops_tensor_fp16"),
-        lambda e: e.closed & (e.tensor_flops > 0) & (e["waves"] <= 1) & idle(e, 0.4),
+        (*q.SHAPE, "flops_tensor_fp16"),
+        lambda e: e.closed & (e.tensor_flops > 0) & (e["waves"] <= 1) & q.idle(e, 0.4),
         lambda e: e.after() - e.limits.empty_kernel_ns,  # the products share a launch
         0.7,
         "waves",

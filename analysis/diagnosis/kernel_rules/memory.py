@@ -3,48 +3,17 @@
 import numpy as np
 
 from analysis.diagnosis.evidence import MEMORY
-from analysis.diagnosis.kernel_rules.quantities import (
-    BUSY,
-    HALF,
-    LOADS,
-    READS_AGAIN,
-    SHAPE,
-    STREAMS,
-    TRAFFIC,
-    WIDEST,
-    aligned,
-    apart,
-    asked,
-    between,
-    flops,
-    from_l1,
-    half_used,
-    idle,
-    in_order,
-    in_pieces,
-    in_turn,
-    moved,
-    narrow,
-    no_load,
-    out_of_order,
-    pieces,
-    random_pairs,
-    reuse,
-    store_share,
-    unasked,
-    when_aligned,
-    whole_sectors,
-    without_loads,
-    without_repeats,
-)
+from analysis.diagnosis.kernel_rules import quantities as q
 from analysis.diagnosis.kernel_rules.rule import FULL, Rule
 
 RULES = (
     Rule(
         "uncoalesced_loads",
-        (*LOADS, "dram_read_bytes"),
-        lambda e: apart(e) & (reuse(e) >= 3) & ~(e["coalescing_load_frac"] >= HALF),
-        lambda e: e.after(dram=e.dram_ns(np.minimum(asked(e), e["dram_read_bytes"]), e.written), l2=0, l1=0, blocks=0),
+        (*q.LOADS, "dram_read_bytes"),
+        lambda e: q.apart(e) & (q.reuse(e) >= 3) & ~(e["coalescing_load_frac"] >= q.HALF),
+        lambda e: e.after(
+            dram=e.dram_ns(np.minimum(q.asked(e), e["dram_read_bytes"]), e.written), l2=0, l1=0, blocks=0
+        ),
         0.65,
         "bytes",
         "A request with 128 bits for each lane needs 16 sectors. With more, the lanes read addresses far apart. Loads "
@@ -52,12 +21,14 @@ RULES = (
         "only 2.",
         "Loads touch most sectors only once, and nothing uses the rest (strided_sectors).",
         ("sectors_per_request_load", "global_load_bytes", "dram_read_bytes"),
-        refutes=lambda e: (reuse(e) < 1.5) | (in_turn(e) & idle(e)),
+        refutes=lambda e: (q.reuse(e) < 1.5) | (q.in_turn(e) & q.idle(e)),
     ),
     Rule(
         "uncoalesced_loads",
-        (*LOADS, *TRAFFIC),
-        lambda e: apart(e) & (reuse(e) < 1.5) & out_of_order(e) & (e.waits("long_scoreboard", "lg_throttle") > HALF),
+        (*q.LOADS, *q.TRAFFIC),
+        lambda e: (
+            q.apart(e) & (q.reuse(e) < 1.5) & q.out_of_order(e) & (e.waits("long_scoreboard", "lg_throttle") > q.HALF)
+        ),
         lambda e: e.after(dram=e.dram_ns(np.minimum(e["l2_read_bytes"], e["dram_read_bytes"]), e.written), l1=0),
         0.7,
         "bytes",
@@ -67,20 +38,20 @@ RULES = (
         "The addresses have one stride.",
         ("sectors_per_request_load", "global_load_requests", "dram_read_bytes"),
         ("dram", "l2"),
-        refutes=lambda e: e["coalescing_load_frac"] >= HALF,
+        refutes=lambda e: e["coalescing_load_frac"] >= q.HALF,
     ),
     Rule(
         "strided_sectors",
-        (*LOADS, *TRAFFIC),
+        (*q.LOADS, *q.TRAFFIC),
         lambda e: (
-            apart(e)
-            & between(reuse(e), STREAMS, 4)
-            & in_order(e)
-            & between(e.busy["dram"], HALF, 0.9)
-            & (asked(e) < HALF * e["dram_read_bytes"])
+            q.apart(e)
+            & q.between(q.reuse(e), q.STREAMS, 4)
+            & q.in_order(e)
+            & q.between(e.busy["dram"], q.HALF, 0.9)
+            & (q.asked(e) < q.HALF * e["dram_read_bytes"])
         ),
         lambda e: e.after(
-            dram=e.dram_ns(asked(e), np.minimum(e.written, e.stored * store_share(e))),
+            dram=e.dram_ns(q.asked(e), np.minimum(e.written, e.stored * q.store_share(e))),
             l2=e.floors["l2"] * 4 / e.sectors,
         ),
         0.8,
@@ -95,8 +66,8 @@ RULES = (
     ),
     Rule(
         "strided_sectors",
-        (*LOADS, *TRAFFIC),
-        lambda e: apart(e) & (reuse(e) < 1.5) & in_order(e) & (e.busy["dram"] > HALF),
+        (*q.LOADS, *q.TRAFFIC),
+        lambda e: q.apart(e) & (q.reuse(e) < 1.5) & q.in_order(e) & (e.busy["dram"] > q.HALF),
         lambda e: e.after(
             dram=e.dram_ns(np.minimum(e["dram_read_bytes"], e["l2_read_bytes"]) * 4 / e.sectors, e.written),
             l2=e.floors["l2"] * 4 / e.sectors,
@@ -109,18 +80,20 @@ RULES = (
         "accesses).",
         ("sectors_per_request_load", "global_load_bytes", "dram_read_bytes"),
         ("dram", "l2"),
-        refutes=lambda e: (reuse(e) >= 3) | ~in_order(e) | out_of_order(e) | (e["coalescing_load_frac"] >= HALF),
+        refutes=lambda e: (
+            (q.reuse(e) >= 3) | ~q.in_order(e) | q.out_of_order(e) | (e["coalescing_load_frac"] >= q.HALF)
+        ),
     ),
     Rule(
         "uncoalesced_stores",
-        ("global_store_bytes", *TRAFFIC),
+        ("global_store_bytes", *q.TRAFFIC),
         lambda e: (
             (e["l2_write_bytes"] >= 3 * e.written)
-            & (e.stored >= HALF * e["l2_write_bytes"])
+            & (e.stored >= q.HALF * e["l2_write_bytes"])
             & (e.stored > e.limits.dirty_bytes)
             & (e["l2_write_bytes"] > e["l2_read_bytes"])
         ),
-        whole_sectors,
+        q.whole_sectors,
         0.85,
         "bytes",
         "SMs write at least 3 bytes to L2 for each byte that reaches DRAM: stores fill each sector piece by piece.",
@@ -130,15 +103,15 @@ RULES = (
     ),
     Rule(
         "uncoalesced_stores",
-        ("global_store_bytes", "stall_drain", "stall_lg_throttle", *TRAFFIC),
+        ("global_store_bytes", "stall_drain", "stall_lg_throttle", *q.TRAFFIC),
         lambda e: (
             (e.waits("drain") > 0.2)
             & (e.waits("drain", "lg_throttle") > 0.25)
             & (e.stored > e.limits.dirty_bytes)
-            & (e.stored > HALF * e.loaded)
-            & idle(e)
+            & (e.stored > q.HALF * e.loaded)
+            & q.idle(e)
         ),
-        whole_sectors,
+        q.whole_sectors,
         0.6,
         "bytes",
         "Warps have ended and wait until their stores have left, although neither DRAM nor L2 is busy. So each store "
@@ -150,15 +123,15 @@ RULES = (
     ),
     Rule(
         "partial_sector_writes",
-        ("global_store_bytes", *TRAFFIC),
+        ("global_store_bytes", *q.TRAFFIC),
         lambda e: (
-            (unasked(e) > HALF * e.stored)
+            (q.unasked(e) > q.HALF * e.stored)
             & (e.stored >= e["l2_read_bytes"])
             & (e.busy["dram"] > 0.3)
-            & (e.filled("local_bytes") < HALF * e.stored)
+            & (e.filled("local_bytes") < q.HALF * e.stored)
         ),
         lambda e: e.after(
-            dram=e.dram_ns(e["l2_read_bytes"], e.written * store_share(e)),
+            dram=e.dram_ns(e["l2_read_bytes"], e.written * q.store_share(e)),
             l2=e["l2_read_bytes"] * e.lanes_ns / e.limits.l2_bytes,
         ),
         0.9,
@@ -173,18 +146,18 @@ RULES = (
     ),
     Rule(
         "misaligned_base",
-        (*LOADS, *TRAFFIC),
+        (*q.LOADS, *q.TRAFFIC),
         lambda e: (
             (e.sectors > 4)
-            & (e.sectors < WIDEST)
-            & (np.abs(e.sectors / aligned(e) - 1) > 0.04)
-            & (e.waits("long_scoreboard", "lg_throttle") > HALF)
-            & ((e.busy["l2"] > HALF) | ((e.busy["dram"] > HALF) & pieces(e)))
+            & (e.sectors < q.WIDEST)
+            & (np.abs(e.sectors / q.aligned(e) - 1) > 0.04)
+            & (e.waits("long_scoreboard", "lg_throttle") > q.HALF)
+            & ((e.busy["l2"] > q.HALF) | ((e.busy["dram"] > q.HALF) & q.pieces(e)))
             & (e.shared <= 0)
             & (e.loaded > 3 * e.stored)
             & (e.loaded < 2 * e["l2_read_bytes"])
         ),
-        when_aligned,
+        q.when_aligned,
         0.6,
         "bytes",
         "Aligned accesses of 32, 64 and 128 bits a lane take 4, 8 or 16 sectors. A row that begins inside a sector "
@@ -194,13 +167,13 @@ RULES = (
         "A request takes 4, 8 or 16 sectors.",
         ("sectors_per_request_load", "l2_read_bytes", "dram_read_bytes"),
         ("dram", "l2"),
-        refutes=lambda e: np.isin(e.sectors, (4, 8, 16)) | random_pairs(e) | (e["coalescing_load_frac"] >= 0.95),
+        refutes=lambda e: np.isin(e.sectors, (4, 8, 16)) | q.random_pairs(e) | (e["coalescing_load_frac"] >= 0.95),
     ),
     Rule(
         "misaligned_base",
-        LOADS,
+        q.LOADS,
         lambda e: e.for_odd_operands & (e.time > 4 * e.limits.empty_kernel_ns),
-        when_aligned,
+        q.when_aligned,
         0.9,
         "bytes",
         "The kernel's name is that of a library's variant for operands that are not aligned to 16 bytes: it loads up "
@@ -212,16 +185,16 @@ RULES = (
     ),
     Rule(
         "narrow_accesses",
-        (*LOADS, *TRAFFIC, "flops_fp32"),
+        (*q.LOADS, *q.TRAFFIC, "flops_fp32"),
         lambda e: (
             (e.sectors < 3.9)
             & ((e.sectors <= 2.2) | (e.loaded > 1.5 * e["l2_read_bytes"]))
-            & ((reuse(e) < 4.2) | between(e.sectors, 1.2, 3))
-            & (flops(e) < 0.05 * e.loaded)
-            & (e["occupancy_theoretical_frac"] > HALF)
+            & ((q.reuse(e) < 4.2) | q.between(e.sectors, 1.2, 3))
+            & (q.flops(e) < 0.05 * e.loaded)
+            & (e["occupancy_theoretical_frac"] > q.HALF)
             & (e.shared <= 0)
             & (e.busy["dram"] < 0.9)
-            & (e.waits("long_scoreboard", "lg_throttle") > HALF)
+            & (e.waits("long_scoreboard", "lg_throttle") > q.HALF)
             & (e.loaded > e.limits.dirty_bytes)
         ),
         lambda e: e.after(blocks=0, issue=0, requests=0),
@@ -237,15 +210,15 @@ RULES = (
     ),
     Rule(
         "no_tile",
-        (*LOADS, "shared_bytes_per_block"),
+        (*q.LOADS, "shared_bytes_per_block"),
         lambda e: (
             (np.maximum(e.busy["requests"], e.busy["l1"]) > 0.4)
-            & (e.sectors <= WIDEST)
+            & (e.sectors <= q.WIDEST)
             & (e.shared <= 0)
-            & from_l1(e)
+            & q.from_l1(e)
             & ~(e.tensor_flops > 0)
         ),
-        lambda e: e.after(requests=0, l1=0, l2=0, issue=without_loads(e)),
+        lambda e: e.after(requests=0, l1=0, l2=0, issue=q.without_loads(e)),
         0.85,
         "issue slots",
         "Loads that hit in L1 keep the load-store unit (one request a cycle) or L1 (128 bytes a cycle) busy at 40 % or "
@@ -258,18 +231,18 @@ RULES = (
     ),
     Rule(
         "no_tile",
-        (*LOADS, *TRAFFIC, "stall_long_scoreboard", "stall_lg_throttle", "shared_bytes_per_block", *SHAPE),
+        (*q.LOADS, *q.TRAFFIC, "stall_long_scoreboard", "stall_lg_throttle", "shared_bytes_per_block", *q.SHAPE),
         lambda e: (
-            (e.waits("long_scoreboard", "lg_throttle") > HALF)
-            & (reuse(e) > STREAMS)
+            (e.waits("long_scoreboard", "lg_throttle") > q.HALF)
+            & (q.reuse(e) > q.STREAMS)
             & (e.loaded > 1.5 * e["l2_read_bytes"])
-            & (np.max(np.stack([e.busy[one] for one in ("dram", "l2", "l1", "requests")]), axis=0) < BUSY)
-            & (e["occupancy_theoretical_frac"] > HALF)
-            & (e.sectors <= WIDEST)
+            & (np.max(np.stack([e.busy[one] for one in ("dram", "l2", "l1", "requests")]), axis=0) < q.BUSY)
+            & (e["occupancy_theoretical_frac"] > q.HALF)
+            & (e.sectors <= q.WIDEST)
             & (e.shared <= 0)
             & ~(e.tensor_flops > 0)
         ),
-        without_repeats,
+        q.without_repeats,
         0.75,
         "latency x parallelism",
         "Warps wait for loads most of the time, and loads touch each byte of DRAM more than 2.2 times. A broadcast "
@@ -278,26 +251,28 @@ RULES = (
         "global_load_bytes is about dram_read_bytes, so nothing is read again.",
         ("global_load_bytes", "dram_read_bytes", "stall_long_scoreboard"),
         ("dram",),
-        refutes=lambda e: (e.loaded <= 1.2 * e["dram_read_bytes"]) | ((e.sectors < 3.9) & (flops(e) < 0.05 * e.loaded)),
+        refutes=lambda e: (
+            (e.loaded <= 1.2 * e["dram_read_bytes"]) | ((e.sectors < 3.9) & (q.flops(e) < 0.05 * e.loaded))
+        ),
     ),
     Rule(
         "pointer_chasing",
-        (*LOADS, "stall_long_scoreboard", *SHAPE),
+        (*q.LOADS, "stall_long_scoreboard", *q.SHAPE),
         lambda e: (
             (
                 (e.waits("long_scoreboard") > 0.9)
                 & (e.wait_per_load >= e.limits.dram_latency_cycles)
-                & idle(e)
-                & (e["occupancy_theoretical_frac"] > HALF)
+                & q.idle(e)
+                & (e["occupancy_theoretical_frac"] > q.HALF)
                 & (e.busy["tensor"] == 0)
-                & (reuse(e) < 3)
+                & (q.reuse(e) < 3)
                 & (e.blocks >= e.limits.sm_count)
             )
             | (
                 (e.waits("long_scoreboard") > 0.9)
-                & in_turn(e)
-                & idle(e)
-                & (e["occupancy_theoretical_frac"] > HALF)
+                & q.in_turn(e)
+                & q.idle(e)
+                & (e["occupancy_theoretical_frac"] > q.HALF)
                 & (e.blocks >= 0.75 * e.limits.sm_count)
             )
         ),
@@ -311,19 +286,19 @@ RULES = (
         "another one is in flight, although enough warps fit.",
         "wait_per_load is less than the latency of DRAM, so loads of a warp overlap.",
         ("stall_long_scoreboard", "global_load_requests", "occupancy_achieved_frac"),
-        refutes=no_load,
+        refutes=q.no_load,
     ),
     Rule(
         "block_order_l2",
-        (*LOADS, *TRAFFIC, "l2_hit_frac"),
+        (*q.LOADS, *q.TRAFFIC, "l2_hit_frac"),
         lambda e: (
             (e["l2_hit_frac"] < 0.1)
             & (e.busy["dram"] > 0.4)
             & (e.busy["dram"] < 0.9)
-            & (e.sectors <= WIDEST)
+            & (e.sectors <= q.WIDEST)
             & (e["dram_read_bytes"] > 8 * e.limits.l2_size_bytes)
             & (e["dram_read_bytes"] > 10 * e.written)
-            & (e.waits("long_scoreboard") > HALF)
+            & (e.waits("long_scoreboard") > q.HALF)
         ),
         lambda e: e.after(dram=0),
         0.4,
@@ -338,11 +313,11 @@ RULES = (
     ),
     Rule(
         "block_order_l2",
-        (*LOADS, *TRAFFIC, "accessible_bytes"),
+        (*q.LOADS, *q.TRAFFIC, "accessible_bytes"),
         lambda e: (
             (e["dram_read_bytes"] > 1.5 * e["accessible_bytes"])
             & (e["l2_read_bytes"] >= 0.7 * e["dram_read_bytes"])
-            & (e.busy["dram"] > READS_AGAIN)
+            & (e.busy["dram"] > q.READS_AGAIN)
         ),
         lambda e: e.after(dram=e.dram_ns(e["accessible_bytes"], e.written)),
         0.9,
@@ -356,12 +331,12 @@ RULES = (
     ),
     Rule(
         "wide_data",
-        (*LOADS, "dram_read_bytes", "flops_fp32", "inst_issued"),
+        (*q.LOADS, "dram_read_bytes", "flops_fp32", "inst_issued"),
         lambda e: (
             (e.busy["dram"] > 0.7)
             & (e["dram_read_bytes"] > 10 * e.written)
-            & (reuse(e) < 2.1)
-            & (flops(e) < np.where(e.closed, 0.6, 0.2) * e["dram_read_bytes"])
+            & (q.reuse(e) < 2.1)
+            & (q.flops(e) < np.where(e.closed, 0.6, 0.2) * e["dram_read_bytes"])
         ),
         lambda e: e.after(dram=e.floors["dram"] / 8, l2=e.floors["l2"] / 8, l1=e.floors["l1"] / 8),
         0.5,
@@ -373,19 +348,19 @@ RULES = (
         "The values need all their bits, loads use a part of their sectors (coalescing_load_frac), or the kernel "
         "computes in 16 bits.",
         ("dram_read_bytes", "flops_fp32", "inst_issued"),
-        refutes=lambda e: (e["coalescing_load_frac"] < 0.9) | narrow(e),
+        refutes=lambda e: (e["coalescing_load_frac"] < 0.9) | q.narrow(e),
     ),
     Rule(
         "block_order_l2",
-        (*LOADS, *TRAFFIC, "minimum_bytes"),
+        (*q.LOADS, *q.TRAFFIC, "minimum_bytes"),
         lambda e: (
-            (moved(e) > 1.25 * e["minimum_bytes"])
+            (q.moved(e) > 1.25 * e["minimum_bytes"])
             & (e["l2_read_bytes"] >= 0.7 * e["dram_read_bytes"])
-            & (e.busy["dram"] > READS_AGAIN)
-            & (e.sectors <= WIDEST)
+            & (e.busy["dram"] > q.READS_AGAIN)
+            & (e.sectors <= q.WIDEST)
             & ~(e["coalescing_load_frac"] < 0.9)
         ),
-        lambda e: e.after(**{one: e.floors[one] * np.minimum(e["minimum_bytes"] / moved(e), 1) for one in MEMORY}),
+        lambda e: e.after(**{one: e.floors[one] * np.minimum(e["minimum_bytes"] / q.moved(e), 1) for one in MEMORY}),
         0.9,
         "bytes",
         "DRAM is busy, and moves a quarter more than all inputs and outputs, whose sizes ops.csv declares. Loads use "
@@ -394,21 +369,21 @@ RULES = (
         ("dram_read_bytes", "minimum_bytes"),
         ("dram",),
         better=True,
-        refutes=lambda e: moved(e) <= 1.1 * e["minimum_bytes"],
+        refutes=lambda e: q.moved(e) <= 1.1 * e["minimum_bytes"],
     ),
     Rule(
         "misaligned_base",
-        (*LOADS, *TRAFFIC, "occupancy_theoretical_frac"),
+        (*q.LOADS, *q.TRAFFIC, "occupancy_theoretical_frac"),
         lambda e: (
-            pieces(e)
-            & (reuse(e) < 1.5)
-            & (e.waits("long_scoreboard", "lg_throttle") > HALF)
-            & (e.busy["dram"] > np.where(apart(e), 0.72, HALF))
-            & (e["occupancy_theoretical_frac"] > HALF)
+            q.pieces(e)
+            & (q.reuse(e) < 1.5)
+            & (e.waits("long_scoreboard", "lg_throttle") > q.HALF)
+            & (e.busy["dram"] > np.where(q.apart(e), 0.72, q.HALF))
+            & (e["occupancy_theoretical_frac"] > q.HALF)
             & (e.shared <= 0)
             & (e.loaded > e.stored)
         ),
-        in_pieces,
+        q.in_pieces,
         0.7,
         "bytes",
         "DRAM delivers sectors in pairs. Rows in order use both of each pair, and so do aligned pieces of two sectors "
@@ -417,18 +392,18 @@ RULES = (
         "All pieces begin at multiples of 64 bytes.",
         ("sectors_per_request_load", "l2_read_bytes", "dram_read_bytes"),
         ("dram", "l2"),
-        refutes=lambda e: ~pieces(e) | (e["coalescing_load_frac"] >= 0.95),
+        refutes=lambda e: ~q.pieces(e) | (e["coalescing_load_frac"] >= 0.95),
     ),
     Rule(
         "misaligned_base",
-        ("global_store_bytes", *TRAFFIC),
+        ("global_store_bytes", *q.TRAFFIC),
         lambda e: (
-            between(unasked(e) / np.maximum(e.stored, 1), 0.25, HALF)
+            q.between(q.unasked(e) / np.maximum(e.stored, 1), 0.25, q.HALF)
             & (e.stored >= e["l2_read_bytes"])
             & (e.stored < 1.5 * e.written)
             & (e.busy["dram"] > 0.3)
-            & (e.filled("local_bytes") < HALF * e.stored)
-            & ~apart(e)
+            & (e.filled("local_bytes") < q.HALF * e.stored)
+            & ~q.apart(e)
         ),
         lambda e: e.after(dram=e.dram_ns(e["l2_read_bytes"], e.written)),
         0.7,
@@ -438,12 +413,12 @@ RULES = (
         "The rows that it stores begin at multiples of 32 bytes.",
         ("dram_read_bytes", "l2_read_bytes", "global_store_bytes"),
         ("dram", "l2"),
-        refutes=lambda e: (unasked(e) < 0.25 * e.stored) | (e["coalescing_store_frac"] > 0.95),
+        refutes=lambda e: (q.unasked(e) < 0.25 * e.stored) | (e["coalescing_store_frac"] > 0.95),
     ),
     Rule(
         "wide_data",
-        (*LOADS, *TRAFFIC, "coalescing_load_frac"),
-        lambda e: (e.busy["dram"] > 0.7) & half_used(e),
+        (*q.LOADS, *q.TRAFFIC, "coalescing_load_frac"),
+        lambda e: (e.busy["dram"] > 0.7) & q.half_used(e),
         lambda e: e.after(dram=e.dram_ns(e["dram_read_bytes"] / 8, e.written), l2=e.floors["l2"] / 8, l1=0),
         0.6,
         "bytes",
@@ -453,16 +428,16 @@ RULES = (
         "Loads use all bytes of the sectors that they touch.",
         ("coalescing_load_frac", "global_load_bytes", "dram_read_bytes"),
         ("dram",),
-        refutes=lambda e: ~half_used(e),
+        refutes=lambda e: ~q.half_used(e),
     ),
     Rule(
         "no_tile",
-        (*LOADS, *TRAFFIC, "shared_bytes_per_block"),
+        (*q.LOADS, *q.TRAFFIC, "shared_bytes_per_block"),
         lambda e: (
             (e.busy["l2"] > 0.7)
             & (e["l2_read_bytes"] > 3 * e["dram_read_bytes"])
             & (e.loaded > 1.5 * e["l2_read_bytes"])
-            & (e.sectors <= WIDEST)
+            & (e.sectors <= q.WIDEST)
             & (e.shared <= 0)
             & ~(e.tensor_flops > 0)
         ),

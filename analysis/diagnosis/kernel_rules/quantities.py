@@ -6,7 +6,6 @@ import numpy as np
 
 from analysis.diagnosis.evidence import MEMORY, SECTOR, WARP, Bools, Evidence, Floats
 
-STALLS = ("stall_long_scoreboard", "stall_short_scoreboard", "stall_mio_throttle", "stall_wait", "stall_barrier")
 TRAFFIC = ("dram_read_bytes", "dram_write_bytes", "l2_read_bytes", "l2_write_bytes")
 LOADS = ("sectors_per_request_load", "global_load_bytes", "global_load_requests")
 SHAPE = ("waves", "occupancy_theoretical_frac", "occupancy_achieved_frac")
