@@ -68,7 +68,8 @@ def search(count: int, compare: Compare) -> list[tuple[int, Answer]]:
         if verdict(whole, whole) != "SLOWER":
             if found:
                 return found
-            raise BisectError(UNSURE, f"BAD is not slower than GOOD: {whole['judged']['verdict']}. {_why(whole)}")
+            why = whole["judged"]["why"] or whole["steps"][0]["said"]
+            raise BisectError(UNSURE, f"BAD is not slower than GOOD: {whole['judged']['verdict']}. {why}")
         low, high = begin, count
         while high - low > 1:
             middle = (low + high) // 2
@@ -115,10 +116,6 @@ def _rows(answer: Answer) -> list[dict[str, Any]]:
 
 def _key(row: Mapping[str, Any]) -> tuple[str, str]:
     return row["layer"], " ".join(row["a"])
-
-
-def _why(answer: Answer) -> str:
-    return str(answer["judged"]["why"] or answer["steps"][0]["said"])
 
 
 # States ------------------------------------------------------------------------------------------------------

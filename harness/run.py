@@ -127,18 +127,14 @@ def make_models(weights: Weights, fused: str, device: str, dtype: Any, ops: str 
     try:
         others = [models[0].with_softmax(fused, ops=one) for one in dict.fromkeys((TORCH_OPS, ops))]
         for model in others:
-            _tiny_step(model)
+            with torch.inference_mode():
+                model(torch.zeros(1, 1, dtype=torch.int64, device=model.wte.weight.device))
     except torch.OutOfMemoryError:
         raise
     except Exception as error:  # a kernel may fail to build or to load in many ways; the baseline still runs
         progress(f"gpt2_fused is skipped, softmax {fused} does not run: {manifest.first_line(error)}")
         return models
     return [*models, *others]
-
-
-def _tiny_step(model: GPT2) -> None:
-    with torch.inference_mode():
-        model(torch.zeros(1, 1, dtype=torch.int64, device=model.wte.weight.device))
 
 
 def warm_up(steps: Sequence[Step | TrainingStep]) -> None:

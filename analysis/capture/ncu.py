@@ -141,17 +141,14 @@ def _damage(text: str, where: str, known: list[Missing]) -> Iterator[Missing]:
         )
     last = text.rpartition("\n")[2]
     cells = ncu_csv.split_row(last.rstrip("\r")) or []
-    if last.strip() and (len(cells) < 3 or not cells[-1]) and not _cut_already(known):
+    told = any(one.reason == Reason.CUT for one in known)
+    if last.strip() and (len(cells) < 3 or not cells[-1]) and not told:
         yield Missing(
             Reason.CUT,
             f"{where} ends in the middle of a line",
             "the export or the copy of the file was interrupted, so what came after that is missing",
             "export it again with the same command",
         )
-
-
-def _cut_already(missing: list[Missing]) -> bool:
-    return any(one.reason == Reason.CUT for one in missing)
 
 
 def read_binary(path: Path, where: str) -> Parts:

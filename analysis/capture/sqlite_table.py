@@ -65,12 +65,11 @@ class Tables:
             ).fetchall()
             if not all(isinstance(name, str) and isinstance(sql, str | None) for name, sql in listed):
                 raise InputError(f"{where}: is damaged (its schema is not text); {_EXPORT_AGAIN}.")
-            self._types = {name: self._describe(name) for name, _ in listed}
-
-    def _describe(self, name: str) -> dict[str, str]:
-        """Return the declared type of each column."""
-        info = self._db.execute(f"SELECT name, type FROM pragma_table_xinfo({_text(name)})")
-        return {column: declared.upper() for column, declared in info}
+            described = "SELECT name, type FROM pragma_table_xinfo(?)"
+            self._types = {
+                name: {column: declared.upper() for column, declared in self._db.execute(described, (name,))}
+                for name, _ in listed
+            }
 
     def __enter__(self) -> Tables:
         return self
@@ -321,10 +320,6 @@ def open_tables(path: Path, where: str = "") -> Tables:
 
 def _name(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
-
-
-def _text(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
 
 
 def _connect(path: Path, where: str, changing: bool) -> sqlite3.Connection:

@@ -146,7 +146,9 @@ def assign_some(ops: Sequence[str], kinds: Sequence[str], absent: Sequence[froze
     one over all these unions.
     """
     ways, best = 0, None
-    for gone in dict.fromkeys(frozenset().union(*some) for some in _subsets(absent)):
+    for gone in dict.fromkeys(
+        frozenset().union(*some) for size in range(len(absent) + 1) for some in combinations(absent, size)
+    ):
         kept = [place for place in range(len(ops)) if place not in gone]
         more, found = _assign(tuple(ops[place] for place in kept), tuple(kinds))
         ways += more
@@ -154,10 +156,6 @@ def assign_some(ops: Sequence[str], kinds: Sequence[str], absent: Sequence[froze
             places = dict(zip(kept, found, strict=True))
             best = [places.get(place, range(0)) for place in range(len(ops))]
     return best if ways == 1 else None
-
-
-def _subsets(sets: Sequence[frozenset[int]]) -> list[tuple[frozenset[int], ...]]:
-    return [some for size in range(len(sets) + 1) for some in combinations(sets, size)]
 
 
 @lru_cache(maxsize=1 << 10)

@@ -410,10 +410,6 @@ def _absent(members: Sequence[Node]) -> list[frozenset[int]]:
     return [frozenset(places) for places in (small, fills) if places]
 
 
-def _streams(nodes: Iterable[Node], work: Work) -> set[int]:
-    return {int(work.place[row]) for node in nodes for row in node.rows or []}
-
-
 @dataclass(frozen=True)
 class _Readers:
     """Storage -> the operations that read it."""
@@ -557,7 +553,7 @@ def find_chains(nodes: Sequence[Node], work: Work) -> Iterator[list[Node]]:
             and node.is_memory_bound
             and step_of(node.path) == step_of(chain[0].path)
             and node.path.split("/")[0] == chain[0].path.split("/")[0]
-            and len(_streams([*chain, node], work)) <= 1
+            and len({int(work.place[row]) for one in (*chain, node) for row in one.rows or []}) <= 1
             and _connected(chain, node)
         )
         if fits:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pandas as pd
 
 from analysis.formats.inductor import INDUCTOR
@@ -12,6 +10,8 @@ from analysis.page.canvas import BLUE, GREEN, GREY, ORANGE, draw_legend, drawabl
 from analysis.tables.declare import Facts, picture
 
 MOST = 40  # kernels of one picture
+_ARC = {"arrowstyle": "-|>", "color": "#999999", "lw": 0.6, "shrinkA": 3, "shrinkB": 3,
+        "connectionstyle": "arc3,rad=-0.25"}  # fmt: skip
 KINDS = {"product": BLUE, "reduction": ORANGE, "pointwise": GREEN, "other": GREY}
 
 
@@ -58,7 +58,7 @@ def plot_graph(calls: pd.DataFrame | None, caption: str) -> mpl.Figure | None:
         for call, reads in zip(graph["call"], _reads(graph), strict=True):
             for source in reads:
                 if source in at:
-                    _arc(axes, at[source], at[int(call)])
+                    axes.annotate("", at[int(call)], at[source], arrowprops=_ARC, zorder=1)
         for name, colour in KINDS.items():
             of = [
                 at[int(call)]
@@ -79,9 +79,3 @@ def _reads(graph: pd.DataFrame) -> list[list[int]]:
     if "reads" not in graph:
         return [[]] * len(graph)
     return [[int(one) for one in str(value).split(";") if one.isdecimal()] for value in graph["reads"]]
-
-
-def _arc(axes: Any, source: tuple[int, int], to: tuple[int, int]) -> None:
-    bend = {"arrowstyle": "-|>", "color": "#999999", "lw": 0.6, "shrinkA": 3, "shrinkB": 3,
-            "connectionstyle": "arc3,rad=-0.25"}  # fmt: skip
-    axes.annotate("", to, source, arrowprops=bend, zorder=1)

@@ -41,19 +41,8 @@ from analysis.tables.lanes import Lanes
 STATIC_ROWS = 15  # of each table; the script adds the others
 # Every page joins these files, in this order, into one script.
 SCRIPTS = (
-    "data",
-    "format",
-    "dom",
-    "select",
-    "table",
-    "icicle",
-    "roofline",
-    "stalls",
-    "timeline",
-    "listing",
-    "kernel",
-    "search",
-    "main",
+    *("data", "format", "dom", "select", "table", "icicle", "roofline", "stalls", "timeline", "listing", "kernel"),
+    *("search", "main"),
 )
 LIVE = ("roofline", "stalls")  # tables that the script draws itself, for the selected range
 # The page links to these figures instead of showing them: the script draws the first two, and the icicle shows layers.
@@ -235,12 +224,7 @@ def _trust(trust: Trust, tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
     status = text.clean(trust.status or "untested")
     counted, sampled = len(tables.get("counters", ())), len(tables.get("sampled_times", ()))
     badge = f"counters {status}" if counted or checks else "counters sampled" if sampled else ""
-    return {
-        "status": status,
-        "badge": badge,
-        "sentence": text.clean(trust.sentence),
-        "checks": checks,
-    }
+    return {"status": status, "badge": badge, "sentence": text.clean(trust.sentence), "checks": checks}
 
 
 def _finding(

@@ -163,15 +163,11 @@ def _why_not(question: str, row: KernelRow | None) -> str:
         return "not-judged: no steady step of this capture launches it, so no change of it was replayed"
     if row.finding:
         return f"other-question: {row.disposition} answers it ({row.finding})"
-    if question == "faster" and _reaches(row.bound, _AT_ROOF):
+    if question == "faster" and row.bound is not None and (row.bound.frac or 0.0) >= _AT_ROOF:
         return f"at-sol-floor: it reaches {_roof(row.bound)}"
     if row.slack_ns is not None and row.ns and row.slack_ns >= row.ns:
         return f"below-materiality: the step does not wait for it (slack {row.slack_ns / 1000:.0f} us)"
     return "below-materiality: no change of this kernel that was replayed shortens the step by 1 %"
-
-
-def _reaches(bound: Bound | None, least: float) -> bool:
-    return bound is not None and bound.frac is not None and bound.frac >= least
 
 
 def _roof(bound: Bound | None) -> str:

@@ -293,11 +293,8 @@ def has_below_minimum(table: pd.DataFrame) -> bool:
 
 
 def _image(figure: ReportFigure) -> str:
-    return f"![{escape(figure.name)}: {escape(figure.caption)}]({_code(_file_of(figure))})"
-
-
-def _file_of(figure: ReportFigure) -> str:
-    return next((str(f) for f in figure.files if str(f).endswith(".svg")), str(figure.files[0]))
+    file = next((str(f) for f in figure.files if str(f).endswith(".svg")), str(figure.files[0]))
+    return f"![{escape(figure.name)}: {escape(figure.caption)}]({_code(file)})"
 
 
 def _missing(report: Report) -> list[str]:
@@ -320,25 +317,11 @@ def _files(report: Report) -> list[str]:
     blocks = []
     tables = report.tables
     if tables:
-        body = [
-            [
-                f"[{escape(t.name)}]({_code(str(t.file))})",
-                escape(t.question),
-                f"{t.rows:,}",
-            ]
-            for t in tables
-        ]
+        body = [[f"[{escape(t.name)}]({_code(str(t.file))})", escape(t.question), f"{t.rows:,}"] for t in tables]
         blocks += ["## Tables", table_of(["table", "question", "rows"], body, ["left", "left", "right"])]
     files = report.files
     if files:
-        body = [
-            [
-                escape(text.shorten(f.name, 80)),
-                escape(f.kind),
-                text.number(f.rows),
-            ]
-            for f in files
-        ]
+        body = [[escape(text.shorten(f.name, 80)), escape(f.kind), text.number(f.rows)] for f in files]
         blocks += ["## Read from", table_of(["file", "kind", "rows"], body, ["left", "left", "right"])]
     return blocks
 

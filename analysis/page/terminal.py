@@ -189,12 +189,8 @@ def _lists(report: Report, tables: Mapping[str, pd.DataFrame]) -> Iterator[tuple
     found = [(entries[name], rows) for name, rows in own.items() if name in entries and len(rows)]
     if not found:
         others = (entry for entry in entries.values() if entry.title and _bar_of(entry) and entry.rows)
-        found = [(entry, _at_a_glance(entry, tables)) for entry in others if entry.name not in own][:2]
+        found = [(one, tables[one.name].loc[list(one.glance.rows)]) for one in others if one.name not in own][:2]
     yield from found
-
-
-def _at_a_glance(entry: ReportTable, tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    return tables[entry.name].loc[list(entry.glance.rows)]
 
 
 def _bar_of(entry: ReportTable) -> str:

@@ -48,7 +48,8 @@ def plot_timeline(facts: Facts, caption: str) -> mpl.Figure | None:
     place_of = {(str(one.device), one.process): place for place, one in enumerate(rank_places.itertuples())}
     places = [place_of[one.device, one.process] for one in shown]
     talks = any(
-        one.kernels[0].size and not _same(one.kernels, computing[at]) for one, at in zip(shown, places, strict=True)
+        one.kernels[0].size and intervals.length(one.kernels) != intervals.length(computing[at])
+        for one, at in zip(shown, places, strict=True)
     )
     edges = np.unique(np.linspace(min(moments), max(moments), _STRETCHES + 1).astype(np.int64))
     with style_context():
@@ -81,10 +82,6 @@ def plot_timeline(facts: Facts, caption: str) -> mpl.Figure | None:
             figure, [mpl.Patch(color=SLATE, label="kernels"), *alone, mpl.Patch(color=SKY, label="copies and sets")]
         )
         return figure
-
-
-def _same(one: intervals.Union, other: intervals.Union) -> bool:
-    return intervals.length(one) == intervals.length(other)
 
 
 def _name(one: device_tables.Activity, place: pd.Series) -> str:

@@ -188,23 +188,8 @@ def _operations(facts: Facts) -> Iterator[str]:
     device = [split_device(str(name))[1] for name in ops["device"].tolist()]
     rows = zip(ops["start_ns"].tolist(), ops["duration_ns"].tolist(), ops["name"].tolist(), ops["kind"].tolist(),
                place.tolist(), stream.tolist(), tracks.tolist(), device, *columns, strict=True)  # fmt: skip
-    for (
-        start,
-        length,
-        name,
-        kind,
-        of,
-        number,
-        track,
-        gpu,
-        correlation,
-        registers,
-        size,
-        node,
-        grid,
-        block,
-        memory,
-    ) in rows:
+    for start, length, name, kind, of, number, track, gpu, *more in rows:
+        correlation, registers, size, node, grid, block, memory = more
         told = {
             "device": gpu, "stream": number if number >= 0 else None, "correlation": correlation, "bytes": size,
             "registers per thread": registers, "graph node id": node, "grid": _shape(grid), "block": _shape(block),

@@ -337,7 +337,8 @@ def _bare_step(capture: Capture, phase: Phase, graph: Graph) -> tuple[float, flo
 
     A harness timed it, or it lasts from start to start of bare ranges that occur once a step.
     """
-    timed = [one["wall_ns"] for one in (capture.timing or {}).get("steps", []) if _is_named(one["range"], phase)]
+    steps = (capture.timing or {}).get("steps", [])
+    timed = [one["wall_ns"] for one in steps if phase.name in (one["range"], one["range"].rpartition("/")[2])]
     if len(timed) == 1:
         middle = float(timed[0]["p50"])
         return float(timed[0].get("p5") or middle), middle, float(timed[0].get("p95") or middle)
@@ -354,10 +355,6 @@ def _bare_step(capture: Capture, phase: Phase, graph: Graph) -> tuple[float, flo
     found.sort(key=lambda apart: float(np.median(apart)))
     low, middle, high = np.quantile(found[len(found) // 2], [0.05, 0.5, 0.95])
     return float(low), float(middle), float(high)
-
-
-def _is_named(path: str, phase: Phase) -> bool:
-    return phase.name in (path, path.rpartition("/")[2])
 
 
 def _apart(rows: pd.DataFrame) -> list[float]:

@@ -140,7 +140,8 @@ def _made(graph: Graph, of: tuple[Any, ...], falls: Bools) -> _Shape:
     singles, found = order[alone], len(stretches) - 1
     order[order < 0] += len(at) + len(singles) + found
     order[alone], order[inside & opens] = np.arange(len(singles)), len(singles) + np.arange(found)
-    columns = (kind, np.arange(len(kind)), graph.o_stream, o_epoch, graph.o_dep, _extra(graph))
+    extra = np.where(graph.o_before >= 0, graph.o_before, graph.o_group)
+    columns = (kind, np.arange(len(kind)), graph.o_stream, o_epoch, graph.o_dep, extra)
     streams = graph.o_stream[rows[parts]].tolist()
     return _Shape(
         of, seqs, epochs, first, last, epoch, o_epoch, queues, singles, [one[singles].tolist() for one in columns],
@@ -177,10 +178,6 @@ def _kinds(graph: Graph) -> IntArray:
         kind[(graph.o_kind == "kernel") & (kind != _BRANCH)] = _SHARED
     kind[graph.o_group >= 0] = _GROUP
     return kind
-
-
-def _extra(graph: Graph) -> IntArray:
-    return np.where(graph.o_before >= 0, graph.o_before, graph.o_group)
 
 
 def _awaited(graph: Graph, queues: dict[int, int]) -> Bools:

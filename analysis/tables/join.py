@@ -105,8 +105,8 @@ def _runs(rows: pd.DataFrame) -> list[pd.DataFrame]:
 
 def _agree(rows: pd.DataFrame) -> bool:
     """Return whether rows with one ID are one launch, with equal values of each metric that they share."""
-    if not _is_one_launch(rows, ["ncu_id"], ["path", "symbol", "grid", "block"]):
-        return False
+    if (rows.groupby("ncu_id")[["path", "symbol", "grid", "block"]].nunique() > 1).any(axis=None):
+        return False  # one ID of several kernels or places
     metrics = [name for name in rows.select_dtypes("number") if name not in ("ncu_id", "pid")]
     spread = rows.groupby("ncu_id")[metrics]
     low, high = spread.min(), spread.max()
@@ -152,11 +152,6 @@ def _several_runs(facts: Facts) -> list[Missing]:
             "give one run at a time",
         )
     ]  # fmt: skip
-
-
-def _is_one_launch(rows: pd.DataFrame, launch: list[str], identity: list[str]) -> bool:
-    """Return whether all rows with equal `launch` belong to one kernel in one place."""
-    return not (rows.groupby(launch)[identity].nunique() > 1).any(axis=None)
 
 
 def _with_names(rows: pd.DataFrame) -> pd.DataFrame:

@@ -22,8 +22,8 @@ def token_floors(capture: Capture, ops: pd.DataFrame | None, roofs: pd.DataFrame
     From decode.json, else from the bytes of the operations under the range in ops.csv.
     """
     run: dict[str, Any] = capture.of("decode") or {}
-    copy = run.get("copy_bytes_per_s") or _copy_roof(roofs)
-    if not copy:
+    copy = run.get("copy_bytes_per_s") or float(roofs.attrs.get("dram_copy", np.nan))
+    if np.isnan(copy):
         return {}
     if run:
         tokens = {entry["rung"]: entry["tokens"] for entry in run["captured"]}
@@ -34,11 +34,6 @@ def token_floors(capture: Capture, ops: pd.DataFrame | None, roofs: pd.DataFrame
     steps = ops["range"].str.extract(rf"^(.*?\b{DECODE})(?:/|$)")[0]
     moved = ops["minimum_bytes"].astype(float).groupby([steps, ops["workload"]]).sum(min_count=1)
     return {str(path): float(value) / copy * 1e9 for (path, _), value in moved.dropna().items()}
-
-
-def _copy_roof(roofs: pd.DataFrame) -> float:
-    found = float(roofs.attrs.get("dram_copy", np.nan))
-    return 0.0 if np.isnan(found) else found
 
 
 def idle_inside(gpu_ops: pd.DataFrame, step_ranges: pd.DataFrame, step_of_op: np.ndarray) -> dict[str, float]:

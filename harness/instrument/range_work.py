@@ -183,7 +183,11 @@ class WorkOfRanges:
                 self._unseen.append((self._unwritten.pop(storage), at))
         for storage in written:
             self._unwritten.pop(storage, None)
-        whole = {storage for operand, storage, tensor in operands if operand.startswith("out") and _is_all(tensor)}
+        whole = {
+            storage
+            for operand, storage, tensor in operands
+            if operand.startswith("out") and view_of(tensor).bytes == tensor.untyped_storage().nbytes()
+        }
         if name in _GATHERS and reads:
             reads[0] = _at_most(reads[0], sum(view.bytes for _, view in writes))
         elif name in _SCATTERS and reads:
@@ -249,11 +253,6 @@ class WorkOfRanges:
             unknown = Work(None, None)
             found |= {path: _agreed(work, before.get(path, unknown)) for path, work in last.items()}
         return found
-
-
-def _is_all(tensor: Any) -> bool:
-    """Return whether a tensor is its whole storage."""
-    return bool(view_of(tensor).bytes == tensor.untyped_storage().nbytes())
 
 
 def _at_most(one: tuple[int, View], size: int) -> tuple[int, View]:
