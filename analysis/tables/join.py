@@ -5,6 +5,7 @@ tools, and its ordinal among equals in that path. Grid and block must then be eq
 possible match is refused with the reason, and never guessed.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,7 @@ from analysis.tables.declare import Column, Facts, part, table
 Rows = npt.NDArray[np.int64]
 PAGES_DIFFER = 0.01  # two pages of one capture round differently, but by less than a hundredth …
 LAST_DIGIT = 0.005  # … or by half of the last digit if a page prints two decimals
+_EXECUTED = re.compile(r"__inst_(executed|issued)\.sum$")
 # Nobody asks a launch for them.
 _OF_OPERATIONS = ["stream", "bytes", "memory", "correlation_id", "graph_node_id", "api_end_ns"]
 _MANY = 50  # columns; a timeline has fewer, and needs no copy
@@ -70,7 +72,8 @@ def prepare_counters(counters: pd.DataFrame, *, first_run: bool = False) -> pd.D
     """Return `Capture.counters` with the kernel key, one row per launch.
 
     Several files may be pages of one capture, for example one with counts and one with ratios. Then an ncu id is the
-    same launch in all of them, and its rows are merged. Files that contradict each other are of several runs, whose
+    same launch in all of them, and its rows are merged. So are those of one program captured twice: it executes equal
+    instructions, and the first file tells its time. Files that contradict each other are of several programs, whose
     launches are listed one after the other. If runs have kernels in common, the name of its file is the outermost range
     of a run; with `first_run`, only the first of them is returned, as a timeline has each launch once.
     """
@@ -104,11 +107,13 @@ def _runs(rows: pd.DataFrame) -> list[pd.DataFrame]:
 
 
 def _agree(rows: pd.DataFrame) -> bool:
-    """Return whether rows with one ID are one launch, with equal values of each metric that they share."""
+    """Return whether rows with one ID are one launch, with equal instructions, or else equal values of all metrics."""
     if (rows.groupby("ncu_id")[["path", "symbol", "grid", "block"]].nunique() > 1).any(axis=None):
         return False  # one ID of several kernels or places
     metrics = [name for name in rows.select_dtypes("number") if name not in ("ncu_id", "pid")]
-    spread = rows.groupby("ncu_id")[metrics]
+    in_all = rows.groupby("file")[metrics].count().gt(0).all()
+    executed = [name for name in metrics if in_all[name] and _EXECUTED.search(name)]
+    spread = rows.groupby("ncu_id")[executed or metrics]
     low, high = spread.min(), spread.max()
     apart = (high - low) > np.maximum(PAGES_DIFFER * np.maximum(high.abs(), low.abs()), LAST_DIGIT)
     # scaled pages round small values to zero, so only two large values can contradict each other

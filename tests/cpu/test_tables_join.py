@@ -154,6 +154,16 @@ def test_captures_that_contradict_each_other_are_two_runs(other, values):
     assert prepare_counters(pd.concat([first, second]), first_run=True)["a"].tolist() == [1.0, 2.0, 3.0]
 
 
+def test_one_program_captured_twice_executes_equal_instructions_and_has_the_times_of_the_first():
+    first = counters(*MODEL[:3]).assign(**{"time": [1.0, 2.0, 3.0], "smsp__inst_executed.sum": [1e6, 2e6, 3e6]})
+    again = first.assign(file="b.csv", pid=2, time=[1.1, 2.2, 2.7], more=1.0)
+    merged = prepare_counters(pd.concat([first, again], ignore_index=True))
+    assert merged[["time", "more"]].to_numpy().tolist() == [[1, 1], [2, 1], [3, 1]]
+    assert merged["path"].tolist() == [path for path, *_ in MODEL[:3]]
+    changed = again.assign(**{"smsp__inst_executed.sum": [1e6, 2e6, 4e6]})
+    assert len(prepare_counters(pd.concat([first, changed], ignore_index=True))) == 6
+
+
 def test_captures_of_different_kernels_are_one_list():
     first = counters(*MODEL[:3]).assign(a=[1.0, 2.0, 3.0])
     apart = prepare_counters(pd.concat([first, counters(*MODEL[3:], file="b.csv").assign(a=1.0)]))
