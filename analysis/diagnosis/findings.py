@@ -14,7 +14,7 @@ from analysis.diagnosis import step_findings
 from analysis.diagnosis.claims import Claim, cell
 from analysis.diagnosis.clocks import lowered_clocks
 from analysis.diagnosis.copies import large_copies
-from analysis.diagnosis.each import reasons_of_kernels, tables_of_kernels
+from analysis.diagnosis.each import KEY, reasons_of_kernels, tables_of_kernels
 from analysis.diagnosis.host import cpu_ranges, host_waits
 from analysis.diagnosis.hot import hot_kernels
 from analysis.diagnosis.measured import Settled, settle
@@ -136,17 +136,23 @@ def _of_each(found: list[Claim], most: int = 2) -> list[Claim]:
 
 
 def _causes(diagnosis: pd.DataFrame) -> list[Claim]:
-    """Return a finding on the first cause of each kernel and range with a time to win, most time first."""
+    """Return a finding on the first likely cause of each kernel and range with a time to win, most time first."""
     if "defect" not in diagnosis:
         return []
-    first = diagnosis[diagnosis["rank"].eq(1) & diagnosis["time_to_win_ns"].gt(0) & diagnosis["sure_frac"].ge(_LIKELY)]
-    return [_cause(row) for _, row in first.sort_values("time_to_win_ns", ascending=False, kind="stable").iterrows()]
+    causes = diagnosis.dropna(subset="rank").sort_values("rank", kind="stable")
+    likely = causes[causes["time_to_win_ns"].gt(0) & causes["sure_frac"].ge(_LIKELY)].drop_duplicates(KEY)
+    before = causes.groupby(KEY, dropna=False)["reason"].transform("first").where(causes["rank"].gt(1), "")
+    won = likely.sort_values("time_to_win_ns", ascending=False, kind="stable")
+    return [_cause(row, before[at]) for at, row in won.iterrows()]
 
 
-def _cause(row: pd.Series) -> Claim:
-    """Return the finding of one verdict: the cause, its cure, the gain, and commands to look closer."""
-    label = {"kernel": row["kernel"], "range": row["range"], "rank": 1}
-    doubt = f" {row['doubt']}" if row["doubt"] else ""
+def _cause(row: pd.Series, other: str = "") -> Claim:
+    """Return the finding of one verdict: the cause, its cure, the gain, and commands to look closer.
+
+    `other`: what a cause says that is less sure, but would explain more.
+    """
+    label = {"kernel": row["kernel"], "range": row["range"], "rank": int(row["rank"])}
+    doubt = "".join(f" {one}" for one in (row["doubt"], other and f"Less sure: {other}") if one)
     inside = "" if row["range"] == UNATTRIBUTED else f"{row['range']}: "
     numbers = _POWER.sub(lambda number: f"{float(number[0]):,.0f}", str(row["evidence"]))
     rests = f" It rests on {numbers}." if pd.notna(row["evidence"]) else ""

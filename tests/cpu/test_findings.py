@@ -183,7 +183,7 @@ def test_a_share_is_never_rounded_to_nothing_or_all(frac, said):
 def test_a_cause_ends_with_the_commands_that_capture_its_launch_and_open_it() -> None:
     row = pd.Series(
         {
-            "kernel": "slow", "range": "step/a", "defect": "uncoalesced_loads", "reason": "Its lanes are far apart.",
+            "kernel": "slow", "range": "step/a", "rank": 1, "defect": "uncoalesced_loads", "reason": "Its lanes are far apart.",
             "do": "Move them.", "doubt": "Wrong if: it moves them. Move them.", "evidence": "x = 1",
             "sure_frac": 0.9, "gain_bound_frac": 0.5, "least_to_win_ns": 900, "time_to_win_ns": 2_000,
             "recapture": "ncu --set full --kernel-id '::regex:^slow$:2' ./app",

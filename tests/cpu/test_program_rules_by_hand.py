@@ -355,6 +355,16 @@ def test_the_first_cause_of_each_kernel_is_a_finding() -> None:
     assert findings._causes(pd.DataFrame(rows).drop(columns="defect")) == []
 
 
+def test_a_likely_cause_is_a_finding_behind_one_that_is_not() -> None:
+    less = verdict(sure_frac=0.449, time_to_win_ns=30, reason="Lanes wait.")
+    (found,) = findings._causes(
+        pd.DataFrame([less, verdict(rank=2), verdict(rank=3, defect="divergence"), verdict(rank=pd.NA)])
+    )
+    assert (found.kind, found.sentence) == ("no_tile", "It reads again. Less sure: Lanes wait.")
+    assert found.cells[0].row == {"kernel": "k", "range": "r", "rank": 2}
+    assert findings._causes(pd.DataFrame([less, less | {"rank": 2}])) == []
+
+
 def claim(table: str = "kernels", weight: float = 0.0, **row: Any) -> Claim:
     return Claim(kind="unknown", title=str(row), sentence="", weight_ns=weight, cells=(cell(table, row, "time_ns", 1),))
 
