@@ -586,6 +586,6 @@ def _short(kernel: Kernel) -> Reason | None:
 
 
 _LOOKS: tuple[Callable[[Kernel], Reason | None], ...] = (
-    _spills, _near, _rule, _roof, _shape, _throughput, _stall, _line, _access, _conflicts, _occupancy, _registers,
-    _bottleneck, _named, _short,
+    _spills, _near, _rule, _roof, _shape, _throughput, _stall, _line, _access, _conflicts, _named, _occupancy,
+    _registers, _bottleneck, _short,
 )  # fmt: skip

@@ -635,6 +635,13 @@ def test_advice_on_a_librarys_kernel_is_what_its_caller_can_do(kernel: str, kind
     assert vocabulary.cure(kind, kernel) == said
 
 
+def test_a_product_in_fp32_is_told_before_its_registers() -> None:
+    told = r.reasons(kernel("ampere_sgemm_128x64_tn", kernels=MANY | _(launches=10)))
+    assert [one.kind for one in told] == ["precision", "occupancy_registers"]
+    told = r.reasons(kernel("sgemm_naive", kernels=MANY | _(launches=10)))
+    assert [one.kind for one in told] == ["occupancy_registers"]
+
+
 @pytest.mark.parametrize(("name", "tf32", "said"), [
     ("ampere_sgemm_128x64_tn", True, "Use TF32"), ("volta_sgemm_128x64_tn", False, "Multiply 16-bit"),
     ("sgemm_128x128x8_NT_vec", False, "Multiply 16-bit"), ("sgemm_naive", True, ""),  # its author can edit it
