@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from pandas.api.typing import DataFrameGroupBy
 
 from analysis.formats import symbols
 from analysis.formats.collectives import communicates
@@ -24,6 +25,7 @@ from analysis.tables.declare import Column, Facts, part, table
 Rows = npt.NDArray[np.int64]
 PAGES_DIFFER = 0.01  # two pages of one capture round differently, but by less than a hundredth …
 LAST_DIGIT = 0.005  # … or by half of the last digit if a page prints two decimals
+_LAUNCH = ["path", "symbol", "grid", "block"]  # which launches of two runs are the same, in their order
 _EXECUTED = re.compile(r"__inst_(executed|issued)\.sum$")
 # Nobody asks a launch for them.
 _OF_OPERATIONS = ["stream", "bytes", "memory", "correlation_id", "graph_node_id", "api_end_ns"]
@@ -80,14 +82,13 @@ def prepare_counters(counters: pd.DataFrame, *, first_run: bool = False) -> pd.D
     rows = _with_names(counters.reset_index(drop=True).copy())  # a copy is in one piece, so that columns are added fast
     if rows["file"].nunique() < 2:
         return rows
-    runs = _runs(rows)
+    runs = _programs(_runs(rows))
     again = _repeated(runs)
     if first_run:
         runs = [run for run, is_again in zip(runs, again, strict=True) if not is_again]
     elif any(again):
         runs = [run.assign(path=_below(run["file"].iloc[0], run["path"])) for run in runs]
-    merged = [run.groupby("ncu_id", sort=False).first().reset_index() for run in runs]
-    return pd.concat(merged, ignore_index=True)
+    return pd.concat(runs, ignore_index=True)
 
 
 def _runs(rows: pd.DataFrame) -> list[pd.DataFrame]:
@@ -107,18 +108,37 @@ def _runs(rows: pd.DataFrame) -> list[pd.DataFrame]:
 
 
 def _agree(rows: pd.DataFrame) -> bool:
-    """Return whether rows with one ID are one launch, with equal instructions, or else equal values of all metrics."""
-    if (rows.groupby("ncu_id")[["path", "symbol", "grid", "block"]].nunique() > 1).any(axis=None):
+    """Return whether rows with one ID are one launch, with equal values of each metric that they share."""
+    if (rows.groupby("ncu_id")[_LAUNCH].nunique() > 1).any(axis=None):
         return False  # one ID of several kernels or places
     metrics = [name for name in rows.select_dtypes("number") if name not in ("ncu_id", "pid")]
-    in_all = rows.groupby("file")[metrics].count().gt(0).all()
-    executed = [name for name in metrics if in_all[name] and _EXECUTED.search(name)]
-    spread = rows.groupby("ncu_id")[executed or metrics]
-    low, high = spread.min(), spread.max()
+    return not _differ(rows.groupby("ncu_id")[metrics])
+
+
+def _programs(runs: list[pd.DataFrame]) -> list[pd.DataFrame]:
+    """Return the launches of each program: runs that share launches, which execute equal instructions, are of one."""
+    programs: list[pd.DataFrame] = []
+    for run in runs:
+        launches = run.groupby("ncu_id", sort=False).first().reset_index()
+        launches["nth"] = launches.groupby(_LAUNCH, sort=False).cumcount()
+        for at, one in enumerate(programs):
+            executed = [name for name in one if _EXECUTED.search(name) and one[name].any() and launches[name].any()]
+            same = pd.concat([one, launches], ignore_index=True).groupby([*_LAUNCH, "nth"], sort=False)
+            if executed and same.ngroups < len(one) + len(launches) and not _differ(same[executed]):
+                programs[at] = same.first().reset_index()
+                break
+        else:
+            programs.append(launches)
+    return [one.drop(columns="nth") for one in programs]
+
+
+def _differ(launches: DataFrameGroupBy) -> bool:
+    """Return whether rows of one launch have different values."""
+    low, high = launches.min(), launches.max()
     apart = (high - low) > np.maximum(PAGES_DIFFER * np.maximum(high.abs(), low.abs()), LAST_DIGIT)
     # scaled pages round small values to zero, so only two large values can contradict each other
     apart &= np.minimum(high.abs(), low.abs()) > 0
-    return not apart.any(axis=None)
+    return bool(apart.any(axis=None))
 
 
 def _below(file: str, paths: pd.Series) -> pd.Series:
@@ -142,7 +162,7 @@ def _several_runs(facts: Facts) -> list[Missing]:
     counters = facts.capture.counters
     if counters["file"].nunique() < 2:
         return []
-    runs = _runs(_with_names(counters.reset_index(drop=True)))
+    runs = _programs(_runs(_with_names(counters.reset_index(drop=True))))
     again = [run for run, is_again in zip(runs, _repeated(runs), strict=True) if is_again]
     if not again:
         return []

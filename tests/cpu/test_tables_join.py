@@ -159,7 +159,11 @@ def test_one_program_captured_twice_executes_equal_instructions_and_has_the_time
     again = first.assign(file="b.csv", pid=2, time=[1.1, 2.2, 2.7], more=1.0)
     merged = prepare_counters(pd.concat([first, again], ignore_index=True))
     assert merged[["time", "more"]].to_numpy().tolist() == [[1, 1], [2, 1], [3, 1]]
-    assert merged["path"].tolist() == [path for path, *_ in MODEL[:3]]
+    assert merged["path"].tolist() == [path for path, _ in MODEL[:3]]
+    more = counters(*reversed(MODEL), file="b.csv").assign(**{"time": 5.0, "smsp__inst_executed.sum": 7e6})
+    more.loc[[3, 4, 5], "smsp__inst_executed.sum"] = [3e6, 1e6, 2e6]  # its launches have other numbers
+    merged = prepare_counters(pd.concat([first, more], ignore_index=True))
+    assert merged["time"].tolist() == [1, 2, 3, 5, 5, 5]
     changed = again.assign(**{"smsp__inst_executed.sum": [1e6, 2e6, 4e6]})
     assert len(prepare_counters(pd.concat([first, changed], ignore_index=True))) == 6
 
