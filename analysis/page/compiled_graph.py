@@ -7,7 +7,7 @@ import pandas as pd
 from analysis.formats.inductor import INDUCTOR
 from analysis.page import mpl
 from analysis.page.canvas import BLUE, GREEN, GREY, ORANGE, draw_legend, drawable, new_canvas, place_axes, style_context
-from analysis.tables.declare import Facts, picture
+from analysis.tables.declare import picture
 
 MOST = 40  # kernels of one picture
 _ARC = {"arrowstyle": "-|>", "color": "#999999", "lw": 0.6, "shrinkA": 3, "shrinkB": 3,
@@ -15,9 +15,7 @@ _ARC = {"arrowstyle": "-|>", "color": "#999999", "lw": 0.6, "shrinkA": 3, "shrin
 KINDS = {"product": BLUE, "reduction": ORANGE, "pointwise": GREEN, "other": GREY}
 
 
-@picture("compiled_graph", of="compiled")
-def _compiled_graph(facts: Facts, caption: str) -> mpl.Figure | None:
-    return plot_graph(facts.capture.of(INDUCTOR.kind), caption)
+_drawn = picture("compiled_graph", of="compiled")(lambda facts, said: plot_graph(facts.capture.of(INDUCTOR.kind), said))
 
 
 def kind_of(kernel: str) -> str:

@@ -57,9 +57,7 @@ _SMALL_STALL = 0.02  # "other", in grey, holds each stall reason whose share is 
 # --- roofline -------------------------------------------------------------------------------------
 
 
-@picture("roofline", of="roofline")
-def _roofline(facts: Facts, caption: str) -> mpl.Figure | None:
-    return plot_roofline(facts.roofline, facts.roofs, caption)
+_roofline = picture("roofline", of="roofline")(lambda facts, said: plot_roofline(facts.roofline, facts.roofs, said))
 
 
 def plot_roofline(roofline: pd.DataFrame, roofs: pd.DataFrame | None, caption: str) -> mpl.Figure | None:
@@ -431,9 +429,7 @@ def _overlap(a: Box, b: Box) -> bool:
 # --- stalls ---------------------------------------------------------------------------------------
 
 
-@picture("stalls", of="stalls")
-def _stalls(facts: Facts, caption: str) -> mpl.Figure | None:
-    return plot_stalls(facts.stalls, caption)
+_stalls = picture("stalls", of="stalls")(lambda facts, caption: plot_stalls(facts.stalls, caption))
 
 
 def plot_stalls(stalls: pd.DataFrame, caption: str) -> mpl.Figure | None:
@@ -725,9 +721,7 @@ def plot_layers(layers_folded: pd.DataFrame, caption: str, total: int | None = N
 # --- fusion ---------------------------------------------------------------------------------------
 
 
-@picture("fusion", of="fusion")
-def _fusion(facts: Facts, caption: str) -> mpl.Figure | None:
-    return plot_fusion(facts.fusion, caption)
+_fusion = picture("fusion", of="fusion")(lambda facts, caption: plot_fusion(facts.fusion, caption))
 
 
 def plot_fusion(fusion: pd.DataFrame, caption: str) -> mpl.Figure | None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from analysis.formats.console import documented
+from analysis.formats.errors import LedgerError
 from analysis.formats.writing import read_json
 from harness.profile import scrub, status
 
@@ -67,7 +68,6 @@ def finish_nsys(run: Path, nsys: str, fail: Fail) -> None:
 def _of_graphs(database: Path, kept: Path) -> None:
     """Write graph_kernels.csv: only the SQLite file says in which range each kernel of a CUDA graph was recorded."""
     from analysis import nsys_extras
-    from analysis.formats.errors import LedgerError
 
     calls = kept / "cuda_api_sum.csv"
     if not (calls.is_file() and "GraphLaunch" in calls.read_text(encoding="utf-8", errors="replace")):
@@ -82,7 +82,6 @@ def _of_graphs(database: Path, kept: Path) -> None:
 def _of_nccl(database: Path, kept: Path, nsys: str, exports: Path) -> None:
     """Write nccl_calls.csv. The file of nsys stats lacks the bytes of the calls, so nsys exports another one."""
     from analysis import nsys_extras
-    from analysis.formats.errors import LedgerError
 
     try:
         text = nsys_extras.nccl_calls(database)
@@ -103,7 +102,6 @@ def _of_nccl(database: Path, kept: Path, nsys: str, exports: Path) -> None:
 def _of_samples(database: Path, kept: Path) -> None:
     """Write samples.parquet: the counters that nsys sampled are in no CSV report of it."""
     from analysis import nsys_extras
-    from analysis.formats.errors import LedgerError
 
     try:
         nsys_extras.keep_samples(database, kept)
@@ -130,7 +128,6 @@ def finish_ncu(run: Path, fail: Fail) -> None:
 
 def _sources(run: Path, page: Path, fail: Fail) -> None:
     """Write ncu_lines.csv and ncu_source.csv."""
-    from analysis.formats.errors import LedgerError
     from analysis.hot_lines import keep
 
     try:
