@@ -34,6 +34,7 @@ BESIDE_NS = 5_000  # least time on either side of a span, so that the neighbours
 SURE = 0.8  # a cause from here on counts as sure
 _LIKELY = 0.5  # a cause whose `sure_frac` is below this gets no finding
 _POWER = re.compile(r"\d(\.\d+)?e\+\d+")  # such as 1.07374e+09
+_LAUNCH = re.compile(r"--kernel-id .*?(?= --launch-count)")
 _INSIDE = "It contains no other range. To see what it does, add NVTX ranges inside, or trace it with torch.profiler."
 
 
@@ -143,13 +144,14 @@ def _causes(diagnosis: pd.DataFrame) -> list[Claim]:
     likely = causes[causes["time_to_win_ns"].gt(0) & causes["sure_frac"].ge(_LIKELY)].drop_duplicates(KEY)
     before = causes.groupby(KEY, dropna=False)["reason"].transform("first").where(causes["rank"].gt(1), "")
     won = likely.sort_values("time_to_win_ns", ascending=False, kind="stable")
-    return [_cause(row, before[at]) for at, row in won.iterrows()]
+    first = pd.NA if won.empty else won["recapture"].iloc[0]
+    return [_cause(row, before[at], first if place else pd.NA) for place, (at, row) in enumerate(won.iterrows())]
 
 
-def _cause(row: pd.Series, other: str = "") -> Claim:
+def _cause(row: pd.Series, other: str = "", first: object = pd.NA) -> Claim:
     """Return the finding of one verdict: the cause, its cure, the gain, and commands to look closer.
 
-    `other`: what a cause says that is less sure, but would explain more.
+    `other`: what a cause says that is less sure, but would explain more. `first`: the command of finding 1, or NA.
     """
     label = {"kernel": row["kernel"], "range": row["range"], "rank": int(row["rank"])}
     doubt = "".join(f" {one}" for one in (row["doubt"], other and f"Less sure: {other}") if one)
@@ -160,7 +162,7 @@ def _cause(row: pd.Series, other: str = "") -> Claim:
         kind=str(row["defect"]),
         title=f"{inside}{symbols.short(row['kernel'])}: {str(row['defect']).replace('_', ' ')}",
         sentence=f"{row['reason']}{doubt}{rests}",
-        do=f"{row['do']} {_look_closer(row['recapture'])}".strip(),
+        do=f"{row['do']} {_look_closer(row['recapture'], first)}".strip(),
         saves_ns=Saving(
             None if pd.isna(row["least_to_win_ns"]) else float(row["least_to_win_ns"]), float(row["time_to_win_ns"])
         ),
@@ -172,11 +174,14 @@ def _cause(row: pd.Series, other: str = "") -> Claim:
     )
 
 
-def _look_closer(recapture: object) -> str:
+def _look_closer(recapture: object, first: object) -> str:
     """Return a sentence with two commands: one captures exactly that launch, the other opens the result.
 
-    "" if the program's command is not known.
+    If only the launch differs from the command of finding 1, it names the launch. "" if the command is unknown.
     """
     if pd.isna(recapture):
         return ""
+    launch = _LAUNCH.search(str(recapture))
+    if launch and _LAUNCH.sub("", str(recapture)) == _LAUNCH.sub("", str(first)):
+        return f"Look closer: the command of finding 1, with `{launch[0]}`."
     return f"Look closer: `{recapture}`, then `ncu-ui kernel.ncu-rep`."

@@ -195,4 +195,7 @@ def test_a_cause_ends_with_the_commands_that_capture_its_launch_and_open_it() ->
     assert said.endswith(
         "Look closer: `ncu --set full --kernel-id '::regex:^slow$:2' ./app`, then `ncu-ui kernel.ncu-rep`."
     )
+    first = "ncu --set full --kernel-id ::regex:k:1 --launch-count 1 ./app"
+    other = findings._cause(row.copy().replace({row["recapture"]: first.replace(":1", ":2")}), first=first)
+    assert told(other).endswith("Look closer: the command of finding 1, with `--kernel-id ::regex:k:2`.")
     assert "Look closer" not in told(findings._cause(row.copy().replace({row["recapture"]: pd.NA})))
