@@ -8,6 +8,7 @@ import numpy as np
 from analysis.diagnosis.step_rules.view import SYNCHRONISES, Change, Proposal, View, of_each
 from analysis.formats.words import count_of, duration
 from analysis.replay import changes
+from analysis.replay.decompose import parts_of
 from analysis.replay.graph import ALLOCATION, Bools, Graph
 
 WHOLE_GRAPH = "--graph '.*'"
@@ -42,7 +43,7 @@ def propose(view: View) -> Iterator[Proposal]:
     works = view.time(view.kernels & (graph.o_group < 0))  # collectives wait for other ranks
     if view.ranks == 1 and own < AHEAD[0] * works and works > AHEAD[1] * view.parts.wall_ns:
         return
-    busy = duration(works)
+    busy = duration(works if view.ranks > 1 else view.time(parts_of(graph) == "gpu_busy"))  # as the step's bar
 
     def captured(base: Graph, share: float) -> Graph:
         made = changes.capture_graph(base, held, 0.0)
