@@ -4,7 +4,7 @@
 // clock there. Built twice: as libcuda.so.1, which holds CUPTI's functions, too, and with -DPROGRAM as a program. A step
 // of `program STEPS [HOST_US]` launches `long_kernel` (300 us) on stream 8 and `short_kernel` (100 us) on stream 16, works
 // on the host inside cuMemGetInfo, and waits for both. With FAKE_GRAPH it launches both as one graph, whose nodes can be
-// switched off unless FAKE_GRAPH is "fixed".
+// switched off unless FAKE_GRAPH is "fixed". If it is "copies", the graph also sets and uploads on stream 8 (150 us each).
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdint.h>
@@ -46,12 +46,15 @@ static int enabled[1024];
 static uint64_t ends[32];
 static const char* const NAMES[] = {
     "", "cuLaunchKernel", "cuMemAlloc_v2", "cuMemGetInfo_v2", "cuGraphInstantiateWithFlags", "cuGraphLaunch"};
-static struct {
+static struct node {
   const char* kernel;
   uintptr_t stream;
   uint64_t ns;
-  int is_off;
-} nodes[] = {{"long_kernel", 8, 300000, 0}, {"short_kernel", 16, 100000, 0}};
+  int type, is_off;
+} nodes[] = {
+    {"long_kernel", 8, 300000, 0, 0}, {"short_kernel", 16, 100000, 0, 0}, {"", 8, 150000, 2, 0}, {"", 8, 150000, 1, 0}};
+static int count_of_nodes(void) { return strcmp(getenv("FAKE_GRAPH"), "copies") ? 2 : 4; }
+enum { ON_DEVICE = 4096 };
 
 int cuptiSubscribe(void** handle, callback to, void* user) {
   (void)user;
@@ -107,18 +110,24 @@ int cuCtxSynchronize(void) {
   return 0;
 }
 int cuThreadExchangeStreamCaptureMode(int* mode) { return (void)mode, 0; }
-int cuPointerGetAttribute(void* to, int what, uint64_t at) { return (void)to, (void)what, (void)at, 1; }
+int cuPointerGetAttribute(int* to, int what, uint64_t at) { return (void)what, *to = 2, at != ON_DEVICE; }
 int cuGraphCreate(void) { return 1; }
 int cuGraphDestroy(void) { return 1; }
 int cuGraphGetNodes(void* graph, void** to, size_t* count) {
-  return (void)graph, *count = 2, to[0] = &nodes[0], to[1] = &nodes[1], 0;
+  (void)graph, *count = (size_t)count_of_nodes();
+  for (size_t i = 0; i < *count; i++) to[i] = &nodes[i];
+  return 0;
 }
-int cuGraphNodeGetType(void* node, int* type) { return (void)node, *type = 0; }
+int cuGraphNodeGetType(void* node, int* type) { return *type = ((struct node*)node)->type, 0; }
+int cuGraphMemcpyNodeGetParams(void* node, uint64_t* copy) {  // CUDA_MEMCPY3D: from a host, to a unified address
+  (void)node, memset(copy, 0, 200);
+  return *(unsigned*)&copy[4] = 1, *(unsigned*)&copy[15] = 4, copy[17] = ON_DEVICE, 0;
+}
 int cuGraphKernelNodeGetParams_v2(void* node, const char** function) { return *function = *(const char**)node, 0; }
 int cuGraphNodeSetEnabled(void* graph, void* node, unsigned is_on) {
   (void)graph;
   if (!strcmp(getenv("FAKE_GRAPH"), "fixed")) return 1;
-  return nodes[node != &nodes[0]].is_off = !is_on, 0;
+  return ((struct node*)node)->is_off = !is_on, 0;
 }
 int cuFuncGetName(const char** text, const char* function) { return *text = function, 0; }
 
@@ -137,7 +146,7 @@ int cuGraphInstantiateWithFlags(void** graph, void* source, unsigned flags) {
 int cuGraphLaunch(void* graph, void* stream) {
   void* given[] = {graph, stream};
   told(5, 0, given);
-  for (int i = 0; i < 2; i++) {
+  for (int i = 0; i < count_of_nodes(); i++) {
     uint64_t* end = &ends[nodes[i].stream];
     if (!nodes[i].is_off) *end = (*end > now() ? *end : now()) + nodes[i].ns;
   }

@@ -156,6 +156,19 @@ typedef struct {  // CUDA_KERNEL_NODE_PARAMS_v2
   void **parameters, **extra, *kernel, *context;
 } node_parameters;
 
+typedef struct {  // one side of a CUDA_MEMCPY3D
+  size_t offset[4];
+  unsigned type;  // 1: host, 3: an array, else device or unified
+  uint64_t host, device;
+  void *array, *reserved;
+  size_t pitch, height;
+} copy_side;
+
+typedef struct {  // CUDA_MEMCPY3D
+  copy_side from, to;
+  size_t bytes, height, depth;
+} copy_parameters;
+
 #define OF_CUDA(X)                                                                                        \
   X(cuModuleLoadData, (void**, const void*))                                                              \
   X(cuModuleUnload, (void*))                                                                              \
@@ -177,6 +190,7 @@ typedef struct {  // CUDA_KERNEL_NODE_PARAMS_v2
   X(cuGraphGetNodes, (void*, void**, size_t*))                                                            \
   X(cuGraphNodeGetType, (void*, int*))                                                                    \
   X(cuGraphKernelNodeGetParams_v2, (void*, node_parameters*))                                             \
+  X(cuGraphMemcpyNodeGetParams, (void*, copy_parameters*))                                                \
   X(cuGraphNodeSetEnabled, (void*, void*, unsigned))                                                      \
   X(cuFuncGetName, (const char**, void*))
 #define POINTER(name, parameters) int(*name) parameters;
@@ -392,6 +406,25 @@ static void forget_stream(void* stream) {
 
 // ------------------------------------------------------------------------------------------------ graphs: removal only
 
+static name* copy_name(const char* to_from) {
+  char text[64];
+  snprintf(text, sizeof text, "[CUDA memcpy %s]", to_from);
+  return name_of(text, COPY);
+}
+
+static int is_on_device(uint64_t at) {
+  int type = 0;
+  return !cuda.cuPointerGetAttribute(&type, 2, at) && type == 2;  // CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+}
+
+// Return the name of a copy that does not say in which direction it goes.
+static name* copy_between(uint64_t to, uint64_t from) {
+  int to_device = is_on_device(to), from_device = is_on_device(from);
+  return copy_name(to_device     ? from_device ? "Device-to-Device" : "Host-to-Device"
+                   : from_device ? "Device-to-Host"
+                                 : "Host-to-Host");
+}
+
 typedef struct {
   void *executable, *source;         // its nodes name those of the executable graph
   uint32_t slots, removed, refused;  // removed: 1 + the slot that it lacks now; refused: slots that cannot be switched
@@ -399,20 +432,32 @@ typedef struct {
 } graph;
 static graph graphs[256];
 
-// Switch the kernels of one slot on or off (slot SLOTS: only tell which there are). Return the slots found.
+static uint64_t place_of_side(const copy_side* one) { return one->type == 1 ? one->host : one->device; }
+
+// Return the name of what a node of a graph does; NULL for what cannot be left out.
+static name* name_of_node(void* node) {
+  const char* text = NULL;
+  node_parameters kernel;
+  copy_parameters copy;
+  int type = -1;
+  if (cuda.cuGraphNodeGetType(node, &type)) return NULL;
+  if (type == 2) return name_of("[CUDA memset]", COPY);
+  if (type == 1) {
+    if (cuda.cuGraphMemcpyNodeGetParams(node, &copy) || copy.to.type == 3 || copy.from.type == 3) return NULL;
+    return copy_between(place_of_side(&copy.to), place_of_side(&copy.from));
+  }
+  if (type || cuda.cuGraphKernelNodeGetParams_v2(node, &kernel) || !kernel.function) return NULL;
+  return cuda.cuFuncGetName(&text, kernel.function) ? NULL : name_of(text, KERNEL);
+}
+
+// Switch the nodes of one slot on or off (slot SLOTS: only tell which there are). Return the slots found.
 static uint32_t switch_nodes(graph* g, uint32_t slot, unsigned is_on) {
   void* nodes[16384];
   size_t count = sizeof nodes / sizeof *nodes;
   uint32_t found = 0;
   if (cuda.cuGraphGetNodes(g->source, nodes, &count)) return 0;
   for (size_t i = 0; i < count; i++) {
-    int type = -1;
-    const char* text = NULL;
-    node_parameters was;
-    if (cuda.cuGraphNodeGetType(nodes[i], &type) || type || cuda.cuGraphKernelNodeGetParams_v2(nodes[i], &was))
-      continue;
-    if (!was.function || cuda.cuFuncGetName(&text, was.function)) continue;
-    name* n = name_of(text, KERNEL);
+    name* n = name_of_node(nodes[i]);
     uint32_t slots = n ? decision_of(n) & SLOT_BITS : 0;
     found |= slots;
     if (slot < SLOTS && slots >> slot & 1 && cuda.cuGraphNodeSetEnabled(g->executable, nodes[i], is_on))
@@ -519,24 +564,10 @@ static int wants_removal;
 static void* subscriber;
 static int (*unsubscribe)(void*);
 
-static name* copy_name(const char* to_from) {
-  char text[64];
-  snprintf(text, sizeof text, "[CUDA memcpy %s]", to_from);
-  return name_of(text, COPY);
-}
-
-static int is_on_device(uint64_t at) {
-  int type = 0;
-  return !cuda.cuPointerGetAttribute(&type, 2, at) && type == 2;  // CU_POINTER_ATTRIBUTE_MEMORY_TYPE
-}
-
 static void copies(const call* c, void* stream, name* n, int has_bytes) {
   uint64_t* values = c->parameters;
   if (c->site) return;
-  if (!n) {  // the call does not say in which direction
-    int to = is_on_device(values[0]), from = is_on_device(values[1]);
-    n = copy_name(to ? from ? "Device-to-Device" : "Host-to-Device" : from ? "Device-to-Host" : "Host-to-Host");
-  }
+  if (!n) n = copy_between(values[0], values[1]);
   meet(n);
   if (has_bytes && !is_capturing(stream) && asking(slots_of(n), REMOVE)) values[2] = 0;
   delay(n, c->context, stream);

@@ -127,6 +127,15 @@ def test_removal_in_a_graph(fake: Path, kind: str, slope: object, why: str) -> N
     assert ("graphs could not be changed" in said) == (kind == "fixed")
 
 
+@needs_compiler
+@pytest.mark.slow
+def test_copies_and_sets_of_memory_are_removed_in_a_graph(fake: Path) -> None:
+    """Each takes 150 of 600 us."""
+    code, said, found = run(fake, "--remove=memset", "--remove=Host-to-Device", env={"FAKE_GRAPH": "copies"})
+    assert code == 0, said
+    assert [one["slope"] for one in found["targets"]] == pytest.approx([0.25, 0.25], abs=0.02)
+
+
 def test_a_longer_delay_bounds_the_slope_of_a_shorter_one() -> None:
     """It may be longer than what hides the part: then it says nothing of the lower end."""
     short, long = Slope(0.1, -0.4, 0.9), Slope(0.5, 0.4, 0.6)
