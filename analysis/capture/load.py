@@ -570,7 +570,7 @@ def _note_graphs(found: _Found, ops: pd.DataFrame) -> None:
     if unknown:
         found.lacks(
             Reason.IN_GRAPHS,
-            f"in which range {unknown} of {len(kernels)} kernels of CUDA graphs were recorded",
+            f"the ranges of {unknown} of {len(kernels)} kernels in CUDA graphs",
             f"the graph was built before the capture began, or {GRAPH_KERNELS.name} is missing",
             f"let the capture begin before the graph is built, and export it with {EXPORT}",
         )

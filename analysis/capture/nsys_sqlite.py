@@ -856,7 +856,7 @@ def _graph_nodes(export: _Export, gpu_ops: pd.DataFrame) -> pd.DataFrame:
     if not found.all():
         export.lacks(
             Reason.IN_GRAPHS,
-            f"in which range {int((~found).sum())} of {len(found)} kernels of CUDA graphs were recorded",
+            f"the ranges of {int((~found).sum())} of {len(found)} kernels in CUDA graphs",
             "the graph was built before the capture began, or nsys did not trace its nodes",
             "let the capture begin before the graph is built, with `--cuda-graph-trace=node`",
         )

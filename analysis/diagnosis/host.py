@@ -123,13 +123,12 @@ def host_waits(host: pd.DataFrame, *, most: int = MOST, computed: bool = True) -
             elif meaning and meaning[1] == LAUNCHES and not computed:
                 meaning = _NOT_COMPARED
             sleeps = meaning is not None and meaning[1] == SLEEPING
-            why = f" {begin(meaning[1])}." if meaning and not sleeps else ""
             idle = sleeps or (meaning is not None and meaning[0] == "start_up")
             (asleep if sleeps else awake).append(
                 Claim(
                     kind=meaning[0] if meaning else "host_work",
                     title=f"{row['call']}: {meaning[1] if meaning else headline}",
-                    sentence=f"{told}{spread}{why}",
+                    sentence=f"{told}{spread}",
                     do=f"{begin(meaning[2])}." if meaning and meaning[2] else "",
                     cells=tuple(cells),
                     weight_ns=0.0 if idle else float(row["host_time_ns"]) - once,

@@ -13,7 +13,7 @@ BAR = 36  # characters of the longest bar
 _SAID = ("GPU", "driver", "date", "cuda", "torch", "nsys", "ncu")  # conditions, in this order
 ALSO = 0.1  # of the step: such a wait is named beside the longest one
 NAMED = 3  # of what is missing
-LEAST = 0.005  # of the step: a smaller part is not shown
+LEAST = 0.005  # of the step or the start-up: a smaller part is not shown
 _STARTS = {
     StartUpKind.LOADING: "kernel loading",
     StartUpKind.ALLOCATION: "allocation",
@@ -60,9 +60,8 @@ def step_line(step: Step, start_up: StartUp | None) -> str:
     if start_up is not None and start_up.ns > 0:
         rest = start_up.ns - sum(one.ns for one in start_up.parts)
         other = [f"other work {duration(rest)}"] if rest > start_up.ns / 2 else []
-        parts = ", ".join(
-            [*other, *(f"{_STARTS[one.part]} {duration(one.ns)}" for one in start_up.parts[: 3 - len(other)])]
-        )
+        told = [f"{_STARTS[one.part]} {duration(one.ns)}" for one in start_up.parts if one.ns >= LEAST * start_up.ns]
+        parts = ", ".join([*other, *told][:3])
         line += f". Start-up took {duration(start_up.ns)}" + (f" ({parts})" if parts else "")
     return line
 

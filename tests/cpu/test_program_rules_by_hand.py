@@ -136,43 +136,34 @@ def calls(*rows: dict[str, Any]) -> pd.DataFrame:
 
 @pytest.mark.parametrize(("row", "title", "sentence", "kind", "weight"), [
     ({}, "cudaDeviceSynchronize: the host waits there for the GPU to finish",
-     "1 µs in 10 calls, 50% of all time in CUDA calls. A call takes 0.1 µs on average, the longest 0.1 µs. "
-     "The host waits there for the GPU to finish.", "sync", 1000),
+     "1 µs in 10 calls, 50% of all time in CUDA calls. A call takes 0.1 µs on average, the longest 0.1 µs.", "sync", 1000),
     (_(longest_ns=501.0), "cudaDeviceSynchronize: the host waits there for the GPU to finish",
-     "1 µs in 10 calls, 50% of all time in CUDA calls. One call takes 0.501 µs of that, and the others are short. "
-     "The host waits there for the GPU to finish.", "sync", 1000),
+     "1 µs in 10 calls, 50% of all time in CUDA calls. One call takes 0.501 µs of that, and the others are short.", "sync", 1000),
     (_(calls=None), "cudaDeviceSynchronize: the host waits there for the GPU to finish",
-     "1 µs, 50% of all time in CUDA calls. The host waits there for the GPU to finish.", "sync", 1000),
+     "1 µs, 50% of all time in CUDA calls.", "sync", 1000),
     (_(source=SYSTEM, call="poll", calls=1), "Nothing here limits the program: threads sleep in poll",
      "1 µs in 1 call, 50% of all time in calls of the operating system, summed over threads. "
      "Threads sleep there until another thread or a device wakes them; idle helper threads always do. "
      "What the program does meanwhile is not in the file.", "nothing", 0),
     (_(call="cudaMemcpyAsync"), "cudaMemcpyAsync: a copy from pageable memory may make even this call wait",
-     "1 µs in 10 calls, 50% of all time in CUDA calls. A call takes 0.1 µs on average, the longest 0.1 µs. "
-     "A copy from pageable memory may make even this call wait.", "pageable_copy", 1000),
+     "1 µs in 10 calls, 50% of all time in CUDA calls. A call takes 0.1 µs on average, the longest 0.1 µs.", "pageable_copy", 1000),
     (_(source="NVTX range", call="poll", longest_ns=500.0), "poll: 10 calls of 0.1 µs on average",
      "1 µs in 10 calls, 50% of all time in ranges. A call takes 0.1 µs on average, the longest 0.5 µs.", "host_work", 1000),
     (_(source="NVTX range", longest_ns=501.0), "cudaDeviceSynchronize: one of 10 calls is 50% of its time",
      "1 µs in 10 calls, 50% of all time in ranges. One call takes 0.501 µs of that, and the others are short.", "host_work", 1000),
     # three allocations, of which the first sets CUDA up
     (_(call="cudaMalloc", calls=3, longest_ns=980.0), "cudaMalloc: the first call sets CUDA up, once",
-     "1 µs in 3 calls, 50% of all time in CUDA calls. One call takes 0.98 µs of that, and the others are short. "
-     "The first call sets CUDA up, once.", "start_up", 0),
+     "1 µs in 3 calls, 50% of all time in CUDA calls. One call takes 0.98 µs of that, and the others are short.", "start_up", 0),
     (_(call="cudaMalloc", calls=4, longest_ns=980.0), "cudaMalloc: the first call sets CUDA up, once",
-     "1 µs in 4 calls, 50% of all time in CUDA calls. One call takes 0.98 µs of that, and the others are short. "
-     "The first call sets CUDA up, once.", "start_up", 0),
+     "1 µs in 4 calls, 50% of all time in CUDA calls. One call takes 0.98 µs of that, and the others are short.", "start_up", 0),
     (_(call="cudaMemcpyToSymbol", calls=5, longest_ns=990.0), "cudaMemcpyToSymbol: the first call sets CUDA up, once",
-     "1 µs in 5 calls, 50% of all time in CUDA calls. One call takes 0.99 µs of that, and the others are short. "
-     "The first call sets CUDA up, once.", "start_up", 0),
+     "1 µs in 5 calls, 50% of all time in CUDA calls. One call takes 0.99 µs of that, and the others are short.", "start_up", 0),
     (_(call="cudaMemcpy", calls=1_000), "cudaMemcpy: many short copies, so starting them takes the time",
-     "1 µs in 1,000 calls, 50% of all time in CUDA calls. A call takes 0.001 µs on average, the longest 0.1 µs. "
-     "Many short copies, so starting them takes the time.", "small_copies", 1000),
+     "1 µs in 1,000 calls, 50% of all time in CUDA calls. A call takes 0.001 µs on average, the longest 0.1 µs.", "small_copies", 1000),
     (_(call="cudaMalloc", calls=4, longest_ns=890.0, share_frac=0.5), "cudaMalloc: allocating and freeing wait for the GPU",
-     "1 µs in 4 calls, 50% of all time in CUDA calls. One call takes 0.89 µs of that, and the others are short. "
-     "Allocating and freeing wait for the GPU.", "allocation", 110),
+     "1 µs in 4 calls, 50% of all time in CUDA calls. One call takes 0.89 µs of that, and the others are short.", "allocation", 110),
     (_(call="cudaMalloc", calls=3, longest_ns=500.0), "cudaMalloc: allocating and freeing wait for the GPU",
-     "1 µs in 3 calls, 50% of all time in CUDA calls. A call takes 0.333 µs on average, the longest 0.5 µs. "
-     "Allocating and freeing wait for the GPU.", "allocation", 1000),
+     "1 µs in 3 calls, 50% of all time in CUDA calls. A call takes 0.333 µs on average, the longest 0.5 µs.", "allocation", 1000),
 ])  # fmt: skip
 def test_what_time_in_a_call_means(row: dict[str, Any], title: str, sentence: str, kind: str, weight: float) -> None:
     (found,) = host.host_waits(calls(row))
@@ -208,9 +199,10 @@ def test_launches_are_compared_with_kernels_only_where_their_times_are_known() -
     """In a trace of calls alone, no kernel took any time: 1 µs of launches is more than nothing."""
     told = "1 µs in 10 calls, 50% of all time in CUDA calls. A call takes 0.1 µs on average, the longest 0.1 µs."
     (known,) = host.host_waits(calls(_(call="cudaLaunchKernel")))
-    assert (known.kind, known.sentence) == ("launch_bound", f"{told} Launching costs more than computing.")
+    assert (known.kind, known.title) == ("launch_bound", "cudaLaunchKernel: launching costs more than computing")
     (alone,) = host.host_waits(calls(_(call="cudaLaunchKernel")), computed=False)
-    assert (alone.kind, alone.sentence) == ("unknown", f"{told} The times of the kernels were not recorded.")
+    assert (alone.kind, alone.title) == ("unknown", "cudaLaunchKernel: the times of the kernels were not recorded")
+    assert known.sentence == alone.sentence == told
     (wait,) = host.host_waits(calls({}), computed=False)
     assert wait.kind == "sync"
 
