@@ -470,6 +470,12 @@ def test_a_long_kernel_on_a_quarter_of_the_gpu_is_a_small_grid(
         assert [change(base, share).o_duration[0] for share in (0.0, 0.5)] == [8_000, 16_000 * 0.24]
 
 
+@pytest.mark.parametrize(("grid", "kinds"), [("49x1x1", ["small_grid"]), ("50x1x1", []), ("5x10x1", [])])
+def test_blocks_on_three_of_eight_sms_are_no_small_grid(grid: str, kinds: list[str]) -> None:
+    base = graph([{}] * 2, [{"name": "rows", "ns": 16_000.0, "fill": 0.1}, {"ns": 5.0}])
+    assert list(found(kernels.propose, view(base, grid=grid))) == kinds
+
+
 def test_one_small_kernel_a_step_runs_beside_those_of_other_steps() -> None:
     base = graph([{}] * 4, [{"name": "rows", "ns": 20_000.0, "fill": 0.2} for _ in range(4)], steps=4)
     one = found(kernels.propose, view(base))["serial_streams"]
