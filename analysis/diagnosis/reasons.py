@@ -292,7 +292,7 @@ def _roof(kernel: Kernel) -> Reason | None:
 def nearest_roof(row: Row | pd.Series) -> str:
     """Return the roof of a roofline row in words."""
     roof = "compute" if row["bound"] == "compute" else f"{str(row['level']).upper()} bandwidth"
-    return f"{roof} by the datasheet" if row.get("roof_from") == "datasheet" else roof
+    return f"datasheet's {roof}" if row.get("roof_from") == "datasheet" else roof
 
 
 def _sizes(row: Row) -> tuple[int, int] | None:
