@@ -198,10 +198,10 @@ def _where(kernel: Kernel, column: str) -> str:
 
 
 def _lacking(kernel: Kernel) -> str:
-    """Return the known shares of bandwidths, and which metrics of ncu would tell the nearest limit."""
+    """Return the shares of bandwidths that no roof tells, and which metrics of ncu would tell the nearest limit."""
     units = next(iter(kernel.rows["units"]), {})
     lacks = [name for column, name in _LIMITS.items() if units.get(column) is None]
-    known = (row for row in kernel.rows["roofline"] if row["bandwidth_frac"] is not None)
+    known = (row for row in kernel.rows["roofline"] if row["bandwidth_frac"] is not None and row["roof_frac"] is None)
     reached = [f"{share(row['bandwidth_frac'])} of the {str(row['level']).upper()} bandwidth" for row in known]
     beside = f"It reaches {' and '.join(reached)}. " if reached else ""
     return f"{beside}Its nearest limit is unknown, because the file has no usable value of {' and '.join(lacks)}"

@@ -57,7 +57,7 @@ def step_line(step: Step, start_up: StartUp | None) -> str:
     of = step.name.removeprefix("step").strip()
     name = f"{'Steady step' if step.count > 1 else 'Step'} {text.shorten(of, 40)}".rstrip()
     line = f"{name} {duration(wall.p50)} ({steps}{spread}{seen})"
-    if start_up is not None and start_up.ns > 0:
+    if start_up is not None and start_up.ns > LEAST * wall.p50:
         rest = start_up.ns - sum(one.ns for one in start_up.parts)
         other = [f"other work {duration(rest)}"] if rest > start_up.ns / 2 else []
         told = [f"{_STARTS[one.part]} {duration(one.ns)}" for one in start_up.parts if one.ns >= LEAST * start_up.ns]

@@ -45,13 +45,13 @@ LISTS: dict[str, tuple[Values, str]] = {
     "names of 2019": (TIME | {f"dram__throughput.avg.{PEAK}_elapsed": ("%", "85")}, "DRAM is busy at 85%"),
     "a roofline by cycles, 2020": (
         CYCLES | SCALAR | COUNTED | {"dram__bytes.sum": ("Mbyte", "30"), "lts__t_bytes.sum": ("Mbyte", "60")},
-        "19% of the DRAM",
+        "19% of the datasheet's DRAM",
     ),
     "a duration alone": (TIME, LACKS),
     "cycles alone": ({"gpc__cycles_elapsed.max": ("cycle", "9")}, LACKS),
     "bytes": (TIME | BYTES, f"26% of the DRAM bandwidth. Its nearest limit is unknown, because the file has {LACKS}"),
     "bytes without a time": (BYTES, LACKS),
-    "sectors": (TIME | {f"dram__sectors_{op}.sum": ("sector", "2000000") for op in ("read", "write")}, "82% of the DRAM"),
+    "sectors": (TIME | {f"dram__sectors_{op}.sum": ("sector", "2000000") for op in ("read", "write")}, "82% of the datasheet's"),
     "rates": (TIME | {f"dram__bytes_{op}.sum.per_second": ("Gbyte/second", "640") for op in ("read", "write")}, "82% of the"),
     "stalls": (
         per_issue("smsp__average_warps_issue_stalled_{}_per_issue_active.ratio", "long_scoreboard", "wait"),
