@@ -107,6 +107,12 @@ def kind_of_kernel(name: str) -> str:
     return named[1] if named else symbols.short(name, 40).replace(" ", "_")
 
 
+@lru_cache(maxsize=1 << 14)
+def is_matrix(name: str) -> bool:
+    """Return whether `kind_of_kernel` is MATRIX, without the search for each other kind."""
+    return _KINDS[0][1].search(symbols.key(name).lower()) is not None
+
+
 def base_name(op: str) -> str:
     """Return `mul` for aten.mul.Tensor. Operations outside ATen keep their namespace, in-place forms keep their `_`."""
     space, _, rest = op.partition(".")

@@ -23,7 +23,7 @@ PADDED = 64  # elements: 128 bytes of 16 bits, so that each row begins at a line
 
 def propose(view: View) -> Iterator[Proposal]:
     """Propose to pad the sizes of these products."""
-    odd = view.kernels & view.each(lambda name: symbols.odd_operands(name) is not None, bool)
+    odd = view.kernels & view.named(symbols.ODD_OPERANDS)
     time, count = view.time(odd), view.of_step(np.count_nonzero(odd))
     if view.share(time) < LEAST:
         return

@@ -18,7 +18,7 @@ from analysis.diagnosis.step_rules.view import FEW, Proposal, View, of_each
 from analysis.diagnosis.vocabulary import begun, do
 from analysis.formats import intervals, symbols
 from analysis.formats.words import count_of, duration, share
-from analysis.fusion.opmap import ELEMENTWISE, MATRIX, kind_of_kernel
+from analysis.fusion.opmap import ELEMENTWISE, is_matrix, kind_of_kernel
 from analysis.fusion.plan import spelled_out
 from analysis.hardware.devices import has_fp64, has_tf32
 from analysis.replay import changes
@@ -93,7 +93,7 @@ def propose(view: View) -> Iterator[Proposal]:
 
 
 def _precision(view: View) -> Iterator[Proposal]:
-    products = view.each(lambda name: kind_of_kernel(name) == MATRIX, bool)  # as fast in FP64 as in FP32
+    products = view.each(is_matrix, bool)  # as fast in FP64 as in FP32
     old = None if has_tf32(view.device) else view.device
     doubles = view.named(_FP64) & ~products & ~view.named("multi_tensor|distribution_")
     if has_fp64(view.device):
@@ -136,7 +136,7 @@ def _of_doubles(view: View, doubles: Bools) -> Bools:
     if view.library not in ("cupy", "cuda") or not doubles.any():
         return found
     own = view.each(lambda name: bool(_PLAIN.fullmatch(name)) and not symbols.is_closed(name), bool)
-    plain = view.kernels & own & ~view.each(lambda name: kind_of_kernel(name) == MATRIX, bool)
+    plain = view.kernels & own & ~view.each(is_matrix, bool)
     for rows in rows_by(view.graph.o_stream, len(view.graph.stream_names)):
         rows = rows[view.kernels[rows]]
         following = np.append(rows[1:], rows[:1])
@@ -283,7 +283,9 @@ def _spelled_out(view: View, runs: list[np.ndarray]) -> tuple[str, str]:
 
 
 def _cats(view: View) -> Bools:
-    return np.asarray(view.kernels & view.each(lambda name: kind_of_kernel(name) == "cat", bool))
+    cats = view.kernels & view.named("(?i)catarray")  # few: the kind of each name takes long
+    cats[cats] = [kind_of_kernel(name) == "cat" for name in view.names[cats]]
+    return np.asarray(cats)
 
 
 def _old(view: View, ops: Bools) -> Bools:
@@ -367,10 +369,9 @@ def _pointwise(name: str) -> bool:
         return False  # a compiler, or a library, has fused this
     if _CUPY.match(name) or _XLA_OP.match(name):
         return True
-    kind = kind_of_kernel(name)
-    return kind in ELEMENTWISE or (
-        kind != MATRIX and "elementwise_kernel" in name and not re.search(f"{_COPY}|copy_kernel", name)
-    )
+    if "elementwise_kernel" in name and not re.search(f"{_COPY}|copy_kernel", name):
+        return not is_matrix(name)
+    return kind_of_kernel(name) in ELEMENTWISE
 
 
 def _beside(view: View) -> Callable[[Bools, Bools], Bools]:
@@ -418,7 +419,7 @@ def _small_grids(view: View) -> Iterator[Proposal]:
     few = view.kernels & (graph.o_fill < FILL)
     few &= of_each(grids, lambda grid: _blocks(grid) < SMS * graph.sms, bool)  # more blocks keep many SMs at work
     few &= (graph.o_duration > LONG_NS) & ~view.named(r"nccl|ncclDev|multi_tensor_apply")  # it cuts lists of tensors
-    few &= ~view.each(lambda name: kind_of_kernel(name) == MATRIX, bool)  # their grids are the library's
+    few &= ~view.each(is_matrix, bool)  # their grids are the library's
     if view.share(view.time(few)) < LEAST:
         return
     test = _beside(view)

@@ -16,7 +16,7 @@ from analysis.diagnosis.step_rules.kernels import FILL, LEAST, LONG_NS, one_kern
 from analysis.diagnosis.step_rules.view import SYNCHRONISES, Proposal, View, of_each
 from analysis.formats import symbols
 from analysis.formats.words import count_of, duration
-from analysis.fusion.opmap import MATRIX, kind_of_kernel
+from analysis.fusion.opmap import is_matrix
 from analysis.replay import changes
 from analysis.replay.graph import Bools
 
@@ -104,7 +104,7 @@ def _follows(view: View, run: list[int], row: int, shapes: np.ndarray, waits: Bo
 
 
 def _is_own(name: str) -> bool:
-    if symbols.is_closed(name) or _LIBRARY.search(name) or kind_of_kernel(name) == MATRIX:
+    if symbols.is_closed(name) or _LIBRARY.search(name) or is_matrix(name):
         return False
     words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", symbols.base(name).split("<")[0])
     return any(_APART.fullmatch(word.lower()) for word in words)
