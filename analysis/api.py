@@ -11,7 +11,7 @@ analysis.save("runs/mine")
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -26,8 +26,8 @@ from analysis.formats import system, writing
 from analysis.formats.comparison import Comparison
 from analysis.formats.errors import UsageError
 from analysis.formats.report import Report
-from analysis.page import notebook
-from analysis.page.html import page_data, render_html
+from analysis.page import jinja, notebook
+from analysis.page.html import TEMPLATE, Block, page_data, render_html
 from analysis.page.markdown import render_markdown
 from analysis.show import document, dumped
 from analysis.tables.declare import Declaration, Table, beside, pictures
@@ -59,10 +59,10 @@ def analyse(capture: Capture, *, extrapolate: bool = False, only: str | None = N
     write: Callable[[], dict[str, bytes]] = lambda: pipeline.write(built, only=only)  # noqa: E731
     drawn = system.aside(both := lambda: (draw(), write()))
     if drawn is both:  # without another core, nobody may want the files
-        return Analysis(built.report, built.tables, built.declared, draw, write, only, lanes)
+        return Analysis(built.report, built.tables, built.declared, draw, built.csv, write, only, lanes)
     made = cache(drawn)
     return Analysis(
-        built.report, built.tables, built.declared, lambda: made()[0], lambda: built.csv | made()[1], only, lanes
+        built.report, built.tables, built.declared, lambda: made()[0], built.csv, lambda: made()[1], only, lanes
     )
 
 
@@ -94,7 +94,8 @@ class Analysis:
     tables: dict[str, pd.DataFrame]
     declared: list[Declaration]
     drawn: Callable[[], tuple[Report, Images]]
-    written: Callable[[], dict[str, bytes]]  # files of tables, by name
+    csv: Mapping[str, bytes]  # files of tables that are made, by name
+    written: Callable[[], dict[str, bytes]]  # the other ones
     only: str | None = None
     lanes: Lanes | None = None  # the host's side of the timeline
 
@@ -130,12 +131,13 @@ class Analysis:
         out = Path(folder)
         if out.exists() and not out.is_dir():
             raise UsageError(f"{out} is a file; name a folder")
-        files = self._files()
         with writing.exchanged(out) as (put, finish):
-            for name, data in files.items():
+            names = []
+            for name, data in self._files():
                 put(name, data)
-            finish([] if self.only else self._of_another_report(list(files), out))
-        return list(files)
+                names.append(name)
+            finish([] if self.only else self._of_another_report(names, out))
+        return names
 
     def __repr__(self) -> str:
         return notebook.plain(self.report, list(self.tables), list(self.images))
@@ -143,8 +145,12 @@ class Analysis:
     def _repr_html_(self) -> str:
         return notebook.html(self.report, list(self.tables), list(self.images))
 
+    @cached_property
+    def _block(self) -> Block:
+        return page_data(self.without_figures, self.tables, self.lanes)
+
     def _texts(self) -> dict[str, str]:
-        block = page_data(self.without_figures, self.tables, self.lanes)
+        block = self._block
         svgs = {name: image["svg"].decode() for name, image in self.images.items()}
         return {
             "report.json": dumped(document(self.report)) + "\n",
@@ -152,14 +158,16 @@ class Analysis:
             "report.html": render_html(self.report, self.tables, svgs, block),
         }
 
-    def _files(self) -> dict[str, bytes]:
-        """Return the files of the report: name relative to its folder -> content."""
-        texts = self._texts() if self.only is None else {}  # while the others are made
-        csv = self.written()
-        written = {f"tables/{name}.csv": csv[name] for name in self.tables if name in csv}
+    def _files(self) -> Iterator[tuple[str, bytes]]:
+        """Yield the files of the report, name relative to its folder and content: first what needs no other process."""
+        if self.only is None:
+            _ = self._block, jinja.template(TEMPLATE)  # made while the figures are drawn
+        yield from ((f"tables/{name}.csv", data) for name, data in self.csv.items())
+        yield from ((f"tables/{name}.csv", data) for name, data in self.written().items())
         for name, image in self.images.items():
-            written |= {f"figures/{name}.{suffix}": content for suffix, content in image.items()}
-        return written | {name: text.encode() for name, text in texts.items()}
+            yield from ((f"figures/{name}.{suffix}", content) for suffix, content in image.items())
+        if self.only is None:
+            yield from ((name, text.encode()) for name, text in self._texts().items())
 
     def _of_another_report(self, names: list[str], out: Path) -> list[str]:
         """Return files of an older report that this one lacks, such as a figure whose table is now empty."""

@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from analysis.formats import intervals
 
 Built = TypeVar("Built")
+Builds = Sequence[Callable[["Facts"], Any]]
 
 
 class Facts:
@@ -80,28 +81,32 @@ class Facts:
         self.raw = raw
         self.extrapolate = extrapolate
         self._built: dict[Callable[[Facts], Any], Any] = {}
-        self._begun: tuple[Sequence[Callable[[Facts], Any]], Callable[[], list[Any]]] = (), list
+        self._begun: tuple[Builds, Callable[[], list[Any]], Sequence[Builds]] = (), list, ()
 
     def once(self, build: Callable[[Facts], Built]) -> Built:
         """Return what `build` makes of these facts, such as the rows of a table or a fact of a study; built once."""
         if build in self._begun[0]:
-            (builds, answers), self._begun = self._begun, ((), list)
+            (builds, answers, later), self._begun = self._begun, ((), list, ())
             self._built.update(zip(builds, answers(), strict=True))
+            self.begin(*later)
         if build not in self._built:
             self._built[build] = build(self)
         return self._built[build]
 
     def built(self, build: Callable[[Facts], Built]) -> Built | None:
-        """Return what `build` has made of these facts; None if nobody has needed it."""
-        return self._built.get(build)
+        """Return what `build` has made of these facts; None if it was neither begun nor needed."""
+        return self.once(build) if build in self._begun[0] else self._built.get(build)
 
-    def begin(self, builds: Sequence[Callable[[Facts], Any]]) -> None:
-        """Build these on another core, until the first of them is needed; if none is there, build each when needed."""
-        if self.gpu_ops.empty:  # which all of them need
+    def begin(self, builds: Builds = (), *later: Builds) -> None:
+        """Build these on another core, until the first of them is needed, then those of `later`.
+
+        If no other core is there, build each when needed.
+        """
+        if not builds or self.gpu_ops.empty:  # which all of them need
             return
         work = lambda: [self.once(build) for build in builds]  # noqa: E731
         if (answers := system.aside(work)) is not work:
-            self._begun = builds, answers
+            self._begun = builds, answers, later
 
     # Tables that other parts need: each attribute is the rows of the table
 

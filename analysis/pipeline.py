@@ -43,7 +43,8 @@ CAPTION = ("GPU", "workload", "SM clock", "ncu cache control")  # conditions in 
 # Tables of every launch that rest on no answer about the steps, which needs them late or never.
 ASIDE = ("devices", "ranks", "operations")
 ASIDE_IF_FEW = ("fusion", "fusion_check", "launch_times")  # their launches, made twice, take a third of the memory
-LONG = ("operations", "launch_times")  # of these, the CSV files are made aside as well
+LONG = ("operations",)  # of these, the CSV files are made aside as well
+LONG_IF_FEW = ("launch_times", "kernels")
 FEW = 3_000_000
 Tables = dict[str, pd.DataFrame]
 
@@ -84,10 +85,12 @@ def analyse(
     tables = [one for one in declared if isinstance(one, Table) and (only is None or one.name.startswith(only))]
     tables = [table for table in tables if facts.is_program or not table.always]
     if only is None:
-        names = ASIDE if len(capture.gpu_ops) > FEW else (*ASIDE_IF_FEW, *ASIDE)
+        few = len(capture.gpu_ops) <= FEW
+        names, long = ((*ASIDE_IF_FEW, *ASIDE), (*LONG_IF_FEW, *LONG)) if few else (ASIDE, LONG)
         aside = [table for table in tables if table.name in names]
-        written = {table.name: table.as_csv for table in aside if table.name in LONG}
-        facts.begin([*aside, *written.values(), operation_rows, measure_steps])
+        written = {table.name: table.as_csv for table in tables if table.name in long}
+        files = [*written.values()]  # of many launches with the tables: this process needs its memory later
+        facts.begin([*aside, operation_rows, measure_steps, *([] if few else files)], files if few else [])
     built = {table: facts.once(table) for table in tables}
     listed = {table: rows for table, rows in built.items() if len(rows) or table.always}
     whole = only is None

@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from analysis.formats.errors import LedgerError
     from analysis.formats.writing import failed
 
-    gc.set_threshold(100_000, 50, 50)  # frequent collections of garbage cost a tenth of the time
+    gc.set_threshold(1_000_000, 50, 50)  # frequent collections of garbage cost a tenth of the time
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
     try:

@@ -1,5 +1,7 @@
 """Print a report or the page of one kernel: a screen on a terminal, text for pipes, JSON for programs."""
 
+from __future__ import annotations
+
 import json
 import math
 import re
@@ -7,20 +9,22 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pandas as pd
-from rich.console import Console
 
 from analysis.formats import symbols
 from analysis.formats.console import tolerant
 from analysis.formats.errors import UsageError
 from analysis.formats.place import program
 from analysis.formats.report import KERNEL_REPORT, REPORT, Finding, Report
-from analysis.page import agent, editor, ledger, markdown, terminal, terminal_kernel
+from analysis.page import agent, editor, ledger, markdown
 from analysis.tables import picks
 from analysis.tables.declare import Table
+
+if TYPE_CHECKING:
+    from analysis.page import terminal_kernel  # rich takes 50 ms, and only a screen needs it
 
 _PLAIN_RANGE = re.compile(r"[\w./*@-]{1,500}")  # a range name without special characters of ncu's filters
 Tables = Mapping[str, pd.DataFrame]
@@ -41,6 +45,8 @@ def show_report(
         print(markdown.render_terminal(report, run=run, verbose=verbose))
         print(f"\nreport: {'  '.join(paths)}")
     else:
+        from analysis.page import terminal
+
         to = terminal.console(tolerant(sys.stdout), plain=False)
         to.print(terminal.screen(to, report, tables, paths, run, verbose), crop=False)
 
@@ -61,7 +67,9 @@ def show_kernel(
     if form == "json":
         print(dumped(as_document(kernel)))
         return
-    to: Console = terminal.console(tolerant(sys.stdout), plain=form == "text")
+    from analysis.page import terminal, terminal_kernel
+
+    to = terminal.console(tolerant(sys.stdout), plain=form == "text")
     to.print(terminal_kernel.page(kernel, report, tables, to.width), crop=False)
 
 
@@ -89,6 +97,8 @@ def of_kernel(
     wanted: str, report: Report, tables: Tables, declared: Sequence[Table], sources: Sequence[Path]
 ) -> terminal_kernel.Kernel:
     """Return the page of a kernel. `sources` are the files or folders of the report's exports."""
+    from analysis.page import terminal_kernel
+
     name = picks.find_kernel(tables, wanted)
     top = picks.top_kernels(tables)
     place = int(top.index[top["kernel"] == name][0])

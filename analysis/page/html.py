@@ -49,6 +49,7 @@ LIVE = ("roofline", "stalls")  # tables that the script draws itself, for the se
 _BESIDE = (*LIVE, "layers")
 _DARK = (colours.BLUE, colours.BLACK)  # white letters are readable on them
 _LINE = 120  # letters; of a longer command the first screen shows this much, and the rest on demand
+TEMPLATE = "report.html.j2"
 _LONG = 300  # letters; a longer sentence gets a wider column, so that its row stays low
 SURE = {Confidence.SURE: "sure", Confidence.LIKELY: "probably", Confidence.UNSURE: "unsure"}
 _KERNELS = ("kernels", "counters", "sampled_kernels")  # the first that has rows is the table of the kernels
@@ -126,7 +127,7 @@ def render_html(
     kernels = next((sections.pop(name) for name in _KERNELS if name in sections), None)
     folded = tables.get("layers_folded", ())
     return render(
-        "report.html.j2",
+        TEMPLATE,
         text.clean(report.title or "Report"),
         block.dumped,
         has=_has(tables),

@@ -1,10 +1,15 @@
 """Load the templates of this folder, all with the same rules."""
 
+from __future__ import annotations
+
 import functools
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
+
+if TYPE_CHECKING:
+    from jinja2 import Environment, Template
 
 FOLDER = Path(__file__).parent / "templates"
 
@@ -16,6 +21,8 @@ def template(name: str) -> Template:
 
 @functools.cache
 def _environment() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # while another process draws
+
     made = Environment(
         loader=FileSystemLoader(FOLDER),
         autoescape=True,

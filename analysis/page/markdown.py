@@ -9,15 +9,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
-import tabulate
 
 from analysis.diagnosis.claims import PROGRAM
 from analysis.formats.report import Cell, Finding, Report, ReportColumn, ReportFigure, ReportTable, Saving, Tier
 from analysis.formats.words import duration, share
 from analysis.page import first, text
-
-# With wcwidth installed, tabulate pads Chinese names differently. The page must not depend on that.
-tabulate.WIDE_CHARS_MODE = False
 
 TOP = 12  # rows of a table on this page; the CSV file has the rest
 _NAME_WIDTH = 64
@@ -122,7 +118,15 @@ def _grid(rows: pd.DataFrame, labels: Mapping[str, str], kernels: Mapping[str, s
 
 
 def table_of(headers: Sequence[str], body: Sequence[Sequence[str]], align: Sequence[str]) -> str:
-    return str(tabulate.tabulate(body, headers=headers, tablefmt="github", disable_numparse=True, colalign=align))
+    return _tabulated(body, headers, tablefmt="github", colalign=align)
+
+
+def _tabulated(rows: Sequence[Sequence[str]], headers: Sequence[str], **options: Any) -> str:
+    import tabulate  # with wcwidth it takes 20 ms, while another process draws
+
+    # With wcwidth installed, tabulate pads Chinese names differently. The page must not depend on that.
+    tabulate.WIDE_CHARS_MODE = False
+    return str(tabulate.tabulate(rows, headers, disable_numparse=True, **options))
 
 
 def _facts(report: Report) -> str:
@@ -339,7 +343,7 @@ def render_tables(entries: Sequence[ReportTable], tables: Mapping[str, pd.DataFr
             [text.shorten(text.cell(row[c], c), width, text.RANGE_HEAD) for c in columns] for _, row in table.iterrows()
         ]
         headers = [labels[c] or text.label_of(c) for c in columns]
-        lines += [entry.question, "", tabulate.tabulate(rows, headers, disable_numparse=True), ""]
+        lines += [entry.question, "", _tabulated(rows, headers), ""]
     return "\n".join(lines).rstrip()
 
 

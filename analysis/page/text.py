@@ -63,6 +63,7 @@ _ALIASES = {
 }
 
 
+@lru_cache(maxsize=1 << 12)
 def unit_of(column: str) -> str:
     """Return the unit at the end of a column's name, '' if there is none."""
     if column in _WHOLE_NAMES:
@@ -167,7 +168,7 @@ def cell(value: Any, column: str, unit: str = "") -> str:
     unit = unit_of(column.split(" ")[0]) or unit
     if isinstance(value, str) and unit and all(part.strip().isdecimal() for part in value.split(";")):
         return ", ".join(number(int(part), unit) for part in value.split(";"))
-    return number(value, unit)
+    return value if isinstance(value, str) and value.strip() else number(value, unit)
 
 
 def clean(value: Any) -> str:

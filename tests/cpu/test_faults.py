@@ -247,7 +247,7 @@ def test_no_cell_of_a_table_is_a_formula(place: Path) -> None:
                 text.replace("add(float *)", name).replace(":decode", f":{name}").replace(":h.0", f":{name}")
             )
         found = set()
-        for file, data in analyse(load([folder]))._files().items():
+        for file, data in analyse(load([folder]))._files():
             if file.endswith(".csv"):
                 cells = {cell for row in csv.reader(io.StringIO(data.decode())) for cell in row}
                 assert not {cell for cell in cells if cell.startswith(name)}, file
