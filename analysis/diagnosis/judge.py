@@ -217,7 +217,7 @@ def _weighed(e: Evidence, rules: tuple[Rule, ...], fired: Bools, may: Bools, abl
     share = np.where(refuted, 0, share)
     share /= np.maximum(share.sum(axis=0), 1e-9)
     removes = np.asarray([rule.model in ("issue slots", "roof") for rule in rules])[:, None]  # instructions
-    waits = ~full_pipe(e) & (e.roof < FILLED) & (removes | (e.busy["issue"] < FILLED))
+    waits = ~full_pipe(e) & (np.fmax(e.roof, e["shared_wavefront_frac"]) < FILLED) & (removes | (e.busy["issue"] < FILLED))
     return share[own], may & ~(of > 0)[own] & waits & (share[own] >= LEAST_SURE) & (alike[own] >= LEAST_ALIKE)
 
 

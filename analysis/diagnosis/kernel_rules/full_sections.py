@@ -81,8 +81,8 @@ RULES = (
         0.8,
         "wavefronts",
         "Warps queue for shared memory, and more than one in fifty instructions is an atomic operation there. Such an"
-        " instruction takes one pass for each lane that uses the same word. Or one in ten is, and the block has less "
-        "than a word for each thread there.",
+        " instruction takes one pass for each lane that uses the same word. Or one in ten is, or passes fill shared "
+        "memory for half of the time, and the block has less than a word for each thread there.",
         "shared_atomic_inst is 0.",
         ("shared_atomic_inst", "stall_short_scoreboard"),
         (),

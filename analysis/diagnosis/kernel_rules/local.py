@@ -69,14 +69,14 @@ RULES = (
         "global_atomics_one_address",
         ("stall_drain", "stall_long_scoreboard", "inst_issued", "dram_read_bytes"),
         lambda e: (
-            idle(e, 0.1)
+            idle(e, 0.25)
             & (np.fmax(e.warp_time, e.wait_per_load) > 10 * e.limits.dram_latency_cycles)
             & (e.waits("drain", "long_scoreboard", "short_scoreboard", "lg_throttle") > HALF)
         ),
         lambda e: e.after(),
         0.85,
         "latency x parallelism",
-        "Every unit is busy for less than a tenth of the time, and yet a warp waits more than ten DRAM latencies "
+        "Every unit is busy for less than a quarter of the time, and yet a warp waits more than ten DRAM latencies "
         "between two instructions. So its accesses queue, but not for bandwidth. Operations on one address run one "
         "after another.",
         "Most SMs have no block (sm_active_frac), or global_reduction_inst and atomics are 0.",

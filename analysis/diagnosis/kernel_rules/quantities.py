@@ -401,8 +401,12 @@ def one_works(e: Evidence) -> Bools:
 
 
 def scans(e: Evidence) -> Bools:
-    """Return whether the few warps that work read what the others stored: they wait for shared memory meanwhile."""
-    return (e.shared >= 4 * e.threads) & (e.queue > 0.12 * (1 - e.waits("barrier"))) & ~computes(e)
+    """Return whether the few warps that work read what the others stored: they wait for shared memory meanwhile.
+
+    Or one lane does: then fewer than half of the lanes work.
+    """
+    waits = e.queue > 0.12 * (1 - e.waits("barrier"))
+    return (e.shared >= 4 * e.threads) & (waits | (e["threads_per_inst"] < HALF * WARP)) & ~computes(e)
 
 
 def computes(e: Evidence) -> Bools:
@@ -467,6 +471,11 @@ def half_used(e: Evidence) -> Bools:
     return np.asarray((used <= 0.55) & between(reuse(e), 1.5, 4) & in_order(e) & ~apart(e) & (e.sectors > LINE))
 
 
+def bytewise(e: Evidence) -> Bools:
+    """Return whether lanes load less than 32 bits each, and compute nothing that would share an operand among them."""
+    return np.asarray((e.sectors < 3.9) & (flops(e) < 0.05 * e.loaded))
+
+
 def narrow(e: Evidence) -> Bools:
     """Return whether the loaded elements may be bytes already, or have 16 bits by arithmetic or by name.
 
@@ -506,8 +515,12 @@ def queued_loads(e: Evidence) -> Bools:
 
 
 def counters_in_shared(e: Evidence) -> Bools:
-    """Return whether one instruction of ten is an atomic on less shared memory than a word for each thread."""
-    return (e["shared_atomic_inst"] > 0.1 * e["inst_issued"]) & (e.shared > 0) & (e.shared <= 4 * e.threads)
+    """Return whether one instruction of ten is an atomic on less shared memory than a word for each thread.
+
+    One of fifty is enough where passes fill shared memory for half of the time.
+    """
+    least = np.where(e["shared_wavefront_frac"] > HALF, 0.02, 0.1)
+    return (e["shared_atomic_inst"] > least * e["inst_issued"]) & (e.shared > 0) & (e.shared <= 4 * e.threads)
 
 
 def unqueued_shared(e: Evidence) -> Bools:
