@@ -35,7 +35,7 @@ IMPOSSIBLE = 1.15  # of a unit's peak: counters of several passes differ by less
 # A kernel that fills no unit waits for something. Of the clean kernels of five sets, all that are more than a launch
 # fill one to 79 % or more, or queue for a pipe that no counter shows.
 FILLED = 0.75
-LEAST_SURE = 0.36  # of the causes' likelihoods: of sets left out, 1 cause of 5 was right from 0.30 to 0.36
+LEAST_SURE = 0.55  # of the causes' likelihoods: see SOBER
 # The same before refutations: it costs 1 cause of 310, and halves advice on clean kernels that take 1.3 times as long.
 LEAST_ALIKE = 0.2
 SURE_OF_COUNTERS = 0.5  # 17 of 27 causes that only the counters named, left out of their fit, were right
@@ -217,7 +217,8 @@ def _weighed(e: Evidence, rules: tuple[Rule, ...], fired: Bools, may: Bools, abl
     share = np.where(refuted, 0, share)
     share /= np.maximum(share.sum(axis=0), 1e-9)
     removes = np.asarray([rule.model in ("issue slots", "roof") for rule in rules])[:, None]  # instructions
-    waits = ~full_pipe(e) & (np.fmax(e.roof, e["shared_wavefront_frac"]) < FILLED) & (removes | (e.busy["issue"] < FILLED))
+    filled = np.fmax(e.roof, e["shared_wavefront_frac"]) >= FILLED
+    waits = ~full_pipe(e) & ~filled & (removes | (e.busy["issue"] < FILLED))
     return share[own], may & ~(of > 0)[own] & waits & (share[own] >= LEAST_SURE) & (alike[own] >= LEAST_ALIKE)
 
 

@@ -187,14 +187,13 @@ RULES = (
         "narrow_accesses",
         (*q.LOADS, *q.TRAFFIC, "flops_fp32"),
         lambda e: (
-            (e.sectors < 3.9)
+            q.bytewise(e)
             & ((e.sectors <= 2.2) | (e.loaded > 1.5 * e["l2_read_bytes"]))
             & ((q.reuse(e) < 4.2) | q.between(e.sectors, 1.2, 3))
-            & (q.flops(e) < 0.05 * e.loaded)
             & (e["occupancy_theoretical_frac"] > q.HALF)
             & (e.shared <= 0)
             & (e.busy["dram"] < 0.9)
-            & (e.waits("long_scoreboard", "lg_throttle") > q.HALF)
+            & ((e.waits("long_scoreboard", "lg_throttle") > q.HALF) | (e.busy["requests"] > q.HALF))
             & (e.loaded > e.limits.dirty_bytes)
         ),
         lambda e: e.after(blocks=0, issue=0, requests=0),
@@ -227,7 +226,7 @@ RULES = (
         "instructions but the loads.",
         "l2_read_bytes is about what the loads touch, so nothing is read again.",
         ("global_load_requests", "global_load_bytes", "l2_read_bytes"),
-        refutes=lambda e: e.loaded <= 1.2 * e["l2_read_bytes"],
+        refutes=lambda e: (e.loaded <= 1.2 * e["l2_read_bytes"]) | (q.bytewise(e) & (e.sectors < 2.2)),
     ),
     Rule(
         "no_tile",
@@ -251,9 +250,7 @@ RULES = (
         "global_load_bytes is about dram_read_bytes, so nothing is read again.",
         ("global_load_bytes", "dram_read_bytes", "stall_long_scoreboard"),
         ("dram",),
-        refutes=lambda e: (
-            (e.loaded <= 1.2 * e["dram_read_bytes"]) | ((e.sectors < 3.9) & (q.flops(e) < 0.05 * e.loaded))
-        ),
+        refutes=lambda e: (e.loaded <= 1.2 * e["dram_read_bytes"]) | q.bytewise(e),
     ),
     Rule(
         "pointer_chasing",
