@@ -243,13 +243,8 @@ def never(e: Evidence) -> Any:
     ("likely", "cells", "more", "sure"),
     [
         (0.9, {}, {}, 0.5),  # no more than causes of counters alone were right
-        (
-            0.39,
-            {},
-            {},
-            0.4,
-        ),  # with its part of UNSEEN: (0.39 + 0.01) / (0.39 + 0.61 + 0.02) is 0.39, and fuse has the rest
-        (0.29, {}, {}, None),
+        (0.56, {}, {}, 0.5),
+        (0.54, {}, {}, None),
         (0.9, reads(0.749), {}, 0.5),
         (0.9, reads(0.751), {}, None),  # DRAM is full
         (0.9, {"stall_math_pipe_throttle": 1.5}, {}, None),  # warps queue for a pipe: 1.5 of 3.5 cycles
@@ -285,9 +280,9 @@ def test_causes_that_are_refuted_do_not_compete(weighed: Any) -> None:
 
 
 def test_likelihoods_come_from_the_distance_to_known_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A weight of 16 a spread, two spreads from the mean: odds of e^2 to 1. A quantity that is not known has no weight."""
+    """A weight of 8 a spread, two spreads from the mean: odds of e^2 to 1. A quantity that is not known has no weight."""
     table = pd.DataFrame(
-        {"mean": [1.0, 0.0, nan], "spread": [0.5, 1.0, nan], "fuse": [0.0, 0.0, 0.0], "layout": [16.0, 16.0, 0.0]},
+        {"mean": [1.0, 0.0, nan], "spread": [0.5, 1.0, nan], "fuse": [0.0, 0.0, 0.0], "layout": [8.0, 8.0, 0.0]},
         index=pd.Index(["a", "b", "bias"], name="quantity"),
     )
     values = pd.DataFrame({"b": [nan, 9.0], "a": [2.0, 1.0]})

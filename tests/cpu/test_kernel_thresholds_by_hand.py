@@ -120,7 +120,7 @@ BLOCKS = (
          (_(shared=0), _(shared=1025), _(at_long_scoreboard=0.5), _(wait_per_load=1500), _(busy_dram=0.3), _(filling=0.9), _(blocks=99),
           _(sectors=4.1)), (_(shared=1),), (_(shared_atomic_inst=0),), (_(shared_atomic_inst=1),), ((_(floor_l2=3000), 4000.0),)),
     Case(blocks.RULES[10], _(at_membar=0.26, at_barrier=0.25), (_(at_membar=0.25), _(at_barrier=0.26)),
-         left=((_(at_membar=0.25), 750_000.0),)),
+         left=((_(at_membar=0.25, at_barrier=0.15), 600_000.0),)),
     Case(blocks.RULES[11], HELD, (_(filling=0.6), _(sm_active_frac=0.95), _(waves=1.9), _(busy_blocks=0.5), _(blocks=99)),
          left=((_(filling=0.5), hypot(500_000, 1000)),)),
 )  # fmt: skip
@@ -259,8 +259,8 @@ OF_LOCAL = (
          (_(registers=16), *(_(registers=24) | one for one in FEWER_OR_MORE)), *SPILLS[::-1]),
     Case(local.RULES[2], LOCAL | _(spill_inst=1), (*NO_LOCAL, _(spill_inst=0)), (), *SPILLS),
     Case(local.RULES[3], LOCAL | _(spill_inst=0), (*NO_LOCAL, _(spill_inst=1)), (), *SPILLS[::-1]),
-    Case(local.RULES[4], LOADED | _(at_long_scoreboard=0.1, at_drain=0.1, at_short_scoreboard=0.1, busy_l2=0.09, wait_per_load=5001),
-         (NOT_LOADED, _(busy_l2=0.1), _(wait_per_load=5000)), (_(wait_per_load=nan, warp_time=5001),),
+    Case(local.RULES[4], LOADED | _(at_long_scoreboard=0.1, at_drain=0.1, at_short_scoreboard=0.1, busy_l2=0.24, wait_per_load=5001),
+         (NOT_LOADED, _(busy_l2=0.25), _(wait_per_load=5000)), (_(wait_per_load=nan, warp_time=5001),),
          (_(sm_active_frac=0.49),), (_(sm_active_frac=0.5),), ((_(floor_l2=3000), 4000.0),)),
 )  # fmt: skip
 APART = _(shared=0, sectors=17.7)

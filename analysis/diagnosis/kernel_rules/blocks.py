@@ -184,9 +184,9 @@ RULES = (
     ),
     Rule(
         "needless_barriers",
-        ("stall_membar", "inst_issued"),
+        ("stall_membar", "stall_barrier", "inst_issued"),
         q.at_fences,
-        lambda e: e.without(e.waits("membar")),
+        lambda e: e.without(e.waits("membar", "barrier")),
         0.75,
         "latency x parallelism",
         "Warps wait for fences of memory a quarter of their time, which end only when all earlier stores of the thread "
