@@ -23,7 +23,7 @@ FARTHEST = 4.0  # spreads: a stranger value says no more
 # Kernels of one set resemble each other, and quantities depend on each other, so the odds of a linear discriminant are
 # too large. Their logarithms over 16 make shares right about as often as they say on sets left out. Over 8, and with
 # causes that no rule found from 0.55 on (0.36), the rules of the day would have named 175 causes (169) of 208 at the
-# first looks at kernels_7 to kernels_10, and 137 (135) of 159 with all metrics. Chosen among 36 pairs after these looks.
+# first looks at kernels_7 to kernels_10, and 137 (135) of 159 with all metrics. Chosen among 36 after these looks.
 SOBER = 8.0
 WAITS = (
     "long_scoreboard", "short_scoreboard", "mio_throttle", "lg_throttle", "wait", "barrier", "math_pipe_throttle",
