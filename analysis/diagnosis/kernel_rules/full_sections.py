@@ -161,6 +161,26 @@ RULES = (
         refutes=lambda e: e["constant_active_frac"] < 0.1,
     ),
     Rule(
+        "integer_division",
+        ("alu_active_frac", "xu_active_frac", "inst_issued", "flops_fp32"),
+        lambda e: (
+            (e.busy["issue"] > q.BUSY)
+            & (q.useful(e) < 0.01)
+            & (e["alu_active_frac"] > 0.4)
+            & (e["xu_active_frac"] > 0.1)
+        ),
+        lambda e: e.after(issue=e.floors["issue"] / 4, xu=0),
+        0.9,
+        "issue slots",
+        "Integer arithmetic fills the issue slots, and the unit that converts works for a tenth of the time or more, "
+        "though the kernel computes nothing in floating point. So it converts to divide.",
+        "The machine code has no division: no MUFU.RCP and no call.",
+        ("alu_active_frac", "xu_active_frac", "inst_issued"),
+        (),
+        FULL,
+        refutes=lambda e: q.useful(e) > 0.25,
+    ),
+    Rule(
         "tensor_starved",
         ("stall_long_scoreboard", "shared_bytes_per_block", "tensor_active_frac", *q.LOADS),
         lambda e: (

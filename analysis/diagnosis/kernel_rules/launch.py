@@ -30,14 +30,15 @@ RULES = (
             & (
                 (q.between(e.filling, 0.5, 0.9) & (e["occupancy_theoretical_frac"] > q.HALF))
                 | (q.alone(e) & ~q.few_warps(e) & (e.filling > 0.95))
+                | (np.abs(e["sm_active_frac"] - q.tail_left(e)) < 0.1)
             )
         ),
         q.without_tail,
         0.85,
         "waves",
         "The last wave is not full and may cost more than a fifth of the time. With over five waves it cannot cost "
-        "that much. About as many warps are missing as the last wave leaves empty, "
-        "or an SM has one block or none. The fewer blocks of the last wave "
+        "that much. About as many warps are missing as the last wave leaves empty, or an SM has one block or none, "
+        "or SMs have no block for as long as the last wave leaves empty. The fewer blocks of the last wave "
         "run faster if warps wait for each other, so the bound counts the blocks of the busiest SM.",
         "The number of waves is just below a whole number.",
         ("waves", "occupancy_achieved_frac"),
