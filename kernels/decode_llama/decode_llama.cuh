@@ -46,7 +46,6 @@ constexpr int LANES = SIZE / 8, ROWS = 32 / LANES,
               GROUPS = WARPS * ROWS;          // lanes of a cached row, rows of a warp, of a block
 constexpr int LEAST_ROWS = MODEL_LEAST_ROWS;  // cached rows of a block at least
 constexpr int PART = SIZE + 2;                // a block's part of a head: sums, the largest score, the sum of powers
-constexpr int MERGED = 8;                     // parts that a thread loads at once
 constexpr int MOST_STEP = 8;                  // packets of x in a lane's registers
 constexpr int AT_ONCE = BATCH < 8 ? 16 : 12;  // pairs of words that a thread loads at once
 
@@ -512,7 +511,7 @@ class Step {
   // --- attention: a block has a key head of a sequence, and a part of the cached rows; or, while there are few rows, one
   // query head and all rows ---
   DEVICE int splits() const {
-    constexpr int MOST = most_of(1, BLOCKS / (BATCH * KV_HEADS));
+    constexpr int MOST = least_of(32, most_of(1, BLOCKS / (BATCH * KV_HEADS)));
     return min(MOST, max(1, (position_ + 1) / LEAST_ROWS));
   }
   struct Task {
@@ -672,7 +671,7 @@ class Step {
 
   template <int HEADS_>
   DEVICE void attend_one(int layer, uint32_t tag, const Task& task, int stamps) {
-    constexpr int AHEAD = HEADS_ < 4 ? 4 : HEADS_ < 8 ? 2 : 1;  // cached rows that a lane loads at once
+    constexpr int AHEAD = HEADS_ < 4 ? 4 : HEADS_ < 8 ? MODEL_AHEAD : 1;  // cached rows that a lane loads at once
     const int channel = lane_ % LANES * 8, group = warp_ * ROWS + lane_ / LANES;
     const uint16_t* const keys = call_.keys + rows_at(layer, task.pair) + channel;
     const uint16_t* const values = call_.values + rows_at(layer, task.pair) + channel;
@@ -732,7 +731,6 @@ class Step {
       if (lane_ == 0) part[SIZE] = sums.most[head], part[SIZE + 1] = sums.powers[head];
     }
     sync_block();
-    const int b = task.pair / KV_HEADS, key_head = task.pair % KV_HEADS;
     ROLLED
     for (int i = thread_; i < HEADS_ * SIZE; i += THREADS) {
       const int head = i / SIZE, at = i % SIZE;
@@ -745,41 +743,56 @@ class Step {
         const float scale = power_of_2(part[SIZE] - most);
         powers = fmaf(part[SIZE + 1], scale, powers), sum = fmaf(part[at], scale, sum);
       }
-      const auto part_at = [&](int split) {
-        return call_.words + PARTS_AT + (static_cast<int64_t>(task.pair * task.splits + split) * SHARING + head) * PART;
-      };
-      if (task.split != 0) {
-        uint64_t* const part = part_at(task.split);
+      if (task.splits > 1) {
+        uint64_t* const part = part_of(task, task.split, head);
         store_word(part + at, tagged(tag, as_bits(sum)));
         if (at == 0) store_words(part + SIZE, {{tagged(tag, as_bits(most)), tagged(tag, as_bits(powers))}});
         continue;
       }
-      ROLLED
-      for (int from = 1; from < task.splits; from += MERGED) {
-        uint64_t word[MERGED];
-        TwoWords scales[MERGED];
-        const auto sum_at = [&](int k) { return from + k < task.splits ? part_at(from + k) + at : nullptr; };
-        const auto scales_at = [&](int k) { return from + k < task.splits ? part_at(from + k) + SIZE : nullptr; };
-        const uint32_t first = first_look(word, sum_at), second = first_look(scales, scales_at);
-        settle(word, sum_at, first, tag, watch_, MERGE, layer);
-        settle(scales, scales_at, second, tag, watch_, MERGE, layer);
-        UNROLL
-        for (int k = 0; k < MERGED; ++k) {
-          if (from + k < task.splits) {
-            const float other = float_of(scales[k].word[0]), larger = fmaxf(most, other);
-            const float mine = power_of_2(most - larger), theirs = power_of_2(other - larger);
-            powers = powers * mine + float_of(scales[k].word[1]) * theirs;
-            sum = sum * mine + float_of(word[k]) * theirs;
-            most = larger;
-          }
-        }
-      }
       const float found = sum / powers, next = other_lane(found, 1);
-      if (i % 2 == 0)
-        store_word(call_.words + ATTENDED_AT + (b * ATTENDED + (key_head * SHARING + task.head + head) * SIZE + at) / 2,
-                   tagged(tag, packed(found, next)));
+      if (i % 2 == 0) publish_attended(tag, task, task.head + head, at, found, next);
     }
+    if (task.splits > 1) merge(layer, tag, task);
     stamp(stamps + 1);
+  }
+
+  DEVICE uint64_t* part_of(const Task& task, int split, int head) const {
+    return call_.words + PARTS_AT + (static_cast<int64_t>(task.pair * task.splits + split) * SHARING + head) * PART;
+  }
+  DEVICE void publish_attended(uint32_t tag, const Task& task, int head, int at, float first, float second) const {
+    const int row = (task.pair % KV_HEADS * SHARING + head) * SIZE + at;
+    store_word(call_.words + ATTENDED_AT + (task.pair / KV_HEADS * ATTENDED + row) / 2,
+               tagged(tag, packed(first, second)));
+  }
+  // Merges the parts of all blocks of a key head. Each of these blocks does it for some pairs of channels; `span` lanes have a
+  // part each of one pair.
+  DEVICE void merge(int layer, uint32_t tag, const Task& task) {
+    constexpr int PAIRS = SHARING * SIZE / 2;
+    const int begin = PAIRS * task.split / task.splits, end = PAIRS * (task.split + 1) / task.splits;
+    int span = 1;
+    while (span < task.splits) span *= 2;
+    ROLLED
+    for (int item = thread_; item - lane_ < (end - begin) * span; item += THREADS) {  // in whole warps
+      const int pair = begin + item / span, split = item % span;
+      const bool live = pair < end && split < task.splits;
+      const int head = pair / HALF, at = pair % HALF * 2;
+      TwoWords two[2] = {};
+      take(
+          two, [&](int i) { return live ? part_of(task, split, head) + (i == 0 ? at : SIZE) : nullptr; }, tag, watch_,
+          MERGE, layer);
+      float most = live ? float_of(two[1].word[0]) : -1e30f, powers = live ? float_of(two[1].word[1]) : 0;
+      float first = live ? float_of(two[0].word[0]) : 0, second = live ? float_of(two[0].word[1]) : 0;
+      ROLLED
+      for (int offset = 1; offset < span; offset *= 2) {
+        const float other = other_lane(most, offset), larger = fmaxf(most, other);
+        const float mine = power_of_2(most - larger), theirs = power_of_2(other - larger);
+        most = larger;
+        powers = powers * mine + other_lane(powers, offset) * theirs;
+        first = first * mine + other_lane(first, offset) * theirs;
+        second = second * mine + other_lane(second, offset) * theirs;
+      }
+      if (live && split == 0) publish_attended(tag, task, head, at, first / powers, second / powers);
+    }
   }
 
   // --- the LM head ---

@@ -52,6 +52,7 @@ class Shape:
     blocks: int = 132
     slot_units: int = 4  # of a copy to shared memory
     least_rows: int = 256  # cached rows of a block at least
+    ahead: int = 2
 
     @property
     def attended(self) -> int:
@@ -95,7 +96,7 @@ class Shape:
             "HIDDEN": self.hidden, "LAYERS": self.layers, "HEADS": self.heads, "KV_HEADS": self.kv_heads,
             "SIZE": self.head_size, "INNER": self.inner, "VOCABULARY": self.vocabulary, "BATCH": self.batch,
             "QK_NORM": int(self.qk_norm), "BLOCKS": self.blocks, "SLOT_UNITS": self.slot_units,
-            "LEAST_ROWS": self.least_rows,
+            "LEAST_ROWS": self.least_rows, "AHEAD": self.ahead,
         }  # fmt: skip
 
 
