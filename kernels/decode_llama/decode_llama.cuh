@@ -671,7 +671,7 @@ class Step {
 
   template <int HEADS_>
   DEVICE void attend_one(int layer, uint32_t tag, const Task& task, int stamps) {
-    constexpr int AHEAD = HEADS_ < 4 ? 4 : HEADS_ < 8 ? MODEL_AHEAD : 1;  // cached rows that a lane loads at once
+    constexpr int AHEAD = HEADS_ < 4 ? 4 : HEADS_ < 8 ? 3 : 1;  // cached rows that a lane loads at once
     const int channel = lane_ % LANES * 8, group = warp_ * ROWS + lane_ / LANES;
     const uint16_t* const keys = call_.keys + rows_at(layer, task.pair) + channel;
     const uint16_t* const values = call_.values + rows_at(layer, task.pair) + channel;

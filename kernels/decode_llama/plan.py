@@ -52,7 +52,6 @@ class Shape:
     blocks: int = 132
     slot_units: int = 4  # of a copy to shared memory
     least_rows: int = 256  # cached rows of a block at least
-    ahead: int = 2
 
     @property
     def attended(self) -> int:
@@ -96,7 +95,7 @@ class Shape:
             "HIDDEN": self.hidden, "LAYERS": self.layers, "HEADS": self.heads, "KV_HEADS": self.kv_heads,
             "SIZE": self.head_size, "INNER": self.inner, "VOCABULARY": self.vocabulary, "BATCH": self.batch,
             "QK_NORM": int(self.qk_norm), "BLOCKS": self.blocks, "SLOT_UNITS": self.slot_units,
-            "LEAST_ROWS": self.least_rows, "AHEAD": self.ahead,
+            "LEAST_ROWS": self.least_rows,
         }  # fmt: skip
 
 
@@ -144,9 +143,9 @@ def shape_of(config: Any, batch: int = 1, blocks: int = 132) -> Shape:
         raise UnservedError(
             f"The generated engine decodes 1 to {MOST_BATCH} sequences at once, not {batch}: {INSTEAD}."
         )
-    # long copies are faster, if every warp's part is a whole number of them, and x leaves room for some
-    whole = all(shape.columns(one) % (WARPS * 8 * UNIT_COLUMNS) == 0 for one in MATRICES)
-    return replace(shape, slot_units=8 if whole and batch <= 2 else 4)
+    # longer copies are faster if a warp's part is no whole number of the short ones, and x leaves room
+    whole = all(shape.columns(one) % (WARPS * 4 * UNIT_COLUMNS) == 0 for one in MATRICES)
+    return replace(shape, slot_units=4 if whole or batch > 2 else 8)
 
 
 def rope_of(config: Any) -> dict[str, Any]:
