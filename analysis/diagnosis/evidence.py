@@ -22,6 +22,7 @@ Bools = npt.NDArray[np.bool_]
 
 _TENSOR = re.compile("flops_tensor_(.+)")
 WARP = 32
+PLACED = ("occupancy_limit_shared_mem", "occupancy_theoretical_frac", "waves")  # ncu may not know these
 SECTOR = 32
 SIXTEEN_BITS = r"\b(?:__nv_bfloat16|__half|half|BFloat16|Half|bfloat16_t|half_t)\b"  # by CUDA, ATen and CUTLASS
 # A resident warp waits in every state except these two, in which it could issue.
@@ -58,6 +59,20 @@ class Evidence:
 
     def __init__(self, rows: pd.DataFrame, limits: Limits) -> None:
         self.rows, self.limits = rows, limits
+        self.placed = self._place()
+
+    def _place(self) -> Bools:
+        """Compute PLACED for the kernels that have no limit by shared memory, and mark them."""
+        others = np.min(np.stack([self[f"occupancy_limit_{one}"] for one in ("registers", "warps", "blocks")]), axis=0)
+        fit = np.floor(self.limits.shared_bytes / self["shared_bytes_per_block"])
+        most = np.minimum(fit, others)
+        placed = np.isnan(self["occupancy_limit_shared_mem"]) & (most >= 1)
+        if placed.any():
+            warps = np.minimum(most * np.ceil(self.threads / WARP), self.limits.max_warps)
+            found = (fit, warps / self.limits.max_warps, self.blocks / most / self.limits.sm_count)
+            columns = {name: np.where(placed, new, self[name]) for name, new in zip(PLACED, found, strict=True)}
+            self.rows = self.rows.assign(**columns)
+        return np.asarray(placed)
 
     def __getitem__(self, name: str) -> Floats:
         """Return a column of the catalogue, NaN if it was not collected."""

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from analysis.diagnosis import kernel_rules, likelihood, won
-from analysis.diagnosis.evidence import Bools, Evidence, Floats
+from analysis.diagnosis.evidence import PLACED, Bools, Evidence, Floats
 from analysis.diagnosis.kernel_rules.quantities import NOWHERE, full_pipe
 from analysis.diagnosis.kernel_rules.rule import DEFAULT, FULL, Rule
 from analysis.diagnosis.limits import Limits
@@ -119,7 +119,10 @@ class Verdicts:
             roof = f"{self.evidence.nearest[row]} roof_frac"
             return Verdict(numbers[0], NONE_AT_ROOF, *numbers[1:], cells=((roof, float(self.evidence.roof[row])),))
         by = self.rules[rule]
-        cells = tuple((name, float(self.evidence[name][row])) for name in by.cited)
+        derived = PLACED if self.evidence.placed[row] else ()
+        cells = tuple(
+            (f"{name} (derived)" if name in derived else name, float(self.evidence[name][row])) for name in by.cited
+        )
         if self.weighed[place]:
             cells = tuple(likelihood.telling(self.evidence, row, by.defect))
         weighed, closed = bool(self.weighed[place]), bool(self.evidence.closed[row])

@@ -15,7 +15,7 @@ FILE = Path(__file__).with_name("limits.toml")
 _FORMATS = ("fp8", "int8", "fp4", "tf32", "fp64")
 _OF_ARCHITECTURE = (
     "schedulers", "max_warps", "registers", "fp32_lanes", "fp64_lanes", "xu_lanes", "lsu_requests", "l1_bytes",
-    "reserved_shared_bytes",
+    "reserved_shared_bytes", "shared_bytes",
 )  # fmt: skip
 
 
@@ -44,6 +44,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     lsu_requests: float = float("nan")
     l1_bytes: float = float("nan")
     reserved_shared_bytes: float = float("nan")
+    shared_bytes: float = float("nan")
     l2_bytes: float = float("nan")
     dram_latency_cycles: float = float("nan")
     l2_latency_cycles: float = float("nan")

@@ -235,6 +235,8 @@ def _rule(kernel: Kernel) -> Reason | None:
     rules = [row for row in kernel.rows["rules"] if row["type"] in ("OPT", "WRN") and row["speedup_frac"] is not None]
     if _near(kernel):
         rules = [row for row in rules if row["speedup_type"] != "local"]
+    if any(row["occupancy_achieved_frac"] and not row["occupancy_theoretical_frac"] for row in kernel.rows["kernels"]):
+        rules = [row for row in rules if row["rule"] != "TheoreticalOccupancy"]  # ncu could not place its blocks
     row = max(rules, key=lambda row: float(row["speedup_frac"]), default=None)
     if row is None or row["speedup_frac"] < LEAST_SPEEDUP:
         return None

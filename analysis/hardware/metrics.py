@@ -391,6 +391,9 @@ def _derive(counters: pd.DataFrame) -> pd.DataFrame:
     for name in _OF_PEAK:
         derived[name] = derived[name].where(derived[name].between(0, _BEYOND))
     derived["duration_ns"] = derived["duration_ns"].where(derived["duration_ns"] > 0)
+    unplaced = derived["occupancy_limit_shared_mem"] < 1  # no block fits, ncu says, though it measured the kernel
+    for name in ("occupancy_limit_shared_mem", "occupancy_theoretical_frac", "waves"):
+        derived[name] = derived[name].mask(unplaced)
     frame = pd.DataFrame(derived, index=counters.index)
     frame["occupancy_limiter"] = _limiter(frame)
 

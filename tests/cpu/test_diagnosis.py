@@ -104,6 +104,7 @@ def test_limits_are_those_of_the_other_tables() -> None:
         if own:
             assert found.max_warps == own["warps"]
             assert found.reserved_shared_bytes == own["shared_reserved_bytes"]
+            assert found.shared_bytes == own["shared_bytes"]
             assert (found.registers, found.schedulers) == (table["common"]["registers"], table["common"]["partitions"])
     assert [device.cc for device in ALL if not find_limits(device, None).unknown] == ["9.0"] * 4  # type: ignore[union-attr]
 

@@ -289,6 +289,16 @@ def test_the_limiter_of_the_occupancy(limits: tuple[float, ...], limiter: str | 
     assert row["occupancy_limiter"] == limiter or (limiter is None and pd.isna(row["occupancy_limiter"]))
 
 
+def test_occupancy_is_unknown_if_ncu_fits_no_block() -> None:
+    """So ncu 2025.3.1 says of 48 KiB of dynamic shared memory beside 128 static bytes, with 16 warps on each SM."""
+    fits = {f"launch__occupancy_limit_{name}": 4.0 for name in ("registers", "warps", "blocks")}
+    found = {"sm__maximum_warps_per_active_cycle_pct": 0.0, "launch__waves_per_multiprocessor": math.inf}
+    row = derived(**fits, **found, launch__occupancy_limit_shared_mem=0.0)
+    names = ("occupancy_limit_shared_mem", "occupancy_theoretical_frac", "waves", "occupancy_limiter")
+    assert row[list(names)].isna().all()
+    assert derived(**fits, **found, launch__occupancy_limit_shared_mem=1.0)["occupancy_theoretical_frac"] == 0.0
+
+
 def test_branch_efficiency_of_a_kernel_without_branches_is_unknown() -> None:
     name = "smsp__sass_average_branch_targets_threads_uniform___pct"
     divergent = "smsp__sass_branch_targets_threads_divergent___avg"

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.diagnosis.evidence import Evidence, count
+from analysis.diagnosis.evidence import PLACED, Evidence, count
 from analysis.diagnosis.kernel_rules import quantities as q
 from analysis.diagnosis.kernel_rules.rule import Rule
 from tests.cpu.test_kernel_thresholds_by_hand import LIMITS, given
@@ -36,6 +36,26 @@ def raw(limits: dict[str, Any] | None = None, **cells: Any) -> Evidence:
 )
 def test_the_size_of_a_shape(shape: str, size: float) -> None:
     assert count(shape) == pytest.approx(size, nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("cells", "limit", "occupancy", "waves"),
+    [
+        ({}, 4, 0.5, 0.25),  # 4 blocks of 8 warps on each of 100 SMs, which hold 64 warps
+        ({"occupancy_limit_registers": 2}, 4, 0.25, 0.5),
+        ({"occupancy_limit_shared_mem": 1}, 1, nan, nan),
+        ({"occupancy_limit_warps": nan}, nan, nan, nan),
+        ({"shared_bytes_per_block": 233_473}, nan, nan, nan),
+    ],
+)
+def test_blocks_that_fit_follow_from_shared_memory(
+    cells: dict[str, float], limit: float, occupancy: float, waves: float
+) -> None:
+    others = {f"occupancy_limit_{name}": 8 for name in ("registers", "warps", "blocks")}
+    e = raw(_(shared_bytes=233_472), **others | {"shared_bytes_per_block": 50_304} | cells)
+    found = [e[name][0] for name in PLACED]
+    assert found == pytest.approx([limit, occupancy, waves], nan_ok=True)
+    assert e.placed.tolist() == [waves == waves]
 
 
 def test_a_column_without_numbers_is_unknown() -> None:
