@@ -335,10 +335,14 @@ GRADIENT_VARIANTS = (
     ),
     _cuda(
         "v03_online",
-        "maximum and sum in one pass, in 16-byte packets; the second read begins with what was read last",
+        "as the loss; the second read begins with what was read last, and a long row has an SM of its own",
         gradient_bytes,
         hypotheses=(Hypothesis(TIME, "floor", low=1.1),),
-        tunables={"CROSS_ENTROPY_V03_THREADS": (512, 256, 1024), "CROSS_ENTROPY_V03_UNROLL": (4, 2, 8)},
+        tunables={
+            "CROSS_ENTROPY_V03_THREADS": (512, 256, 1024),
+            "CROSS_ENTROPY_V03_UNROLL": (4, 2, 8),
+            "CROSS_ENTROPY_V03_LONG_KB": (112, 1024),
+        },
     ),
     CLUSTER,
     replace(

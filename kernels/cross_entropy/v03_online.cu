@@ -13,15 +13,20 @@ cudaError_t cross_entropy_v01_passes(const CrossEntropyCall& call);
 #ifndef CROSS_ENTROPY_V03_THREADS
 #define CROSS_ENTROPY_V03_THREADS 512
 #endif
+#ifndef CROSS_ENTROPY_V03_LONG_KB
+#define CROSS_ENTROPY_V03_LONG_KB 112
+#endif
 #ifndef CROSS_ENTROPY_V03_UNROLL
 #define CROSS_ENTROPY_V03_UNROLL 4
 #endif
 
 namespace {
-constexpr int THREADS = CROSS_ENTROPY_V03_THREADS, UNROLL = CROSS_ENTROPY_V03_UNROLL;
-}
+constexpr int SHORT_THREADS = CROSS_ENTROPY_V03_THREADS, LONG_THREADS = 1024, UNROLL = CROSS_ENTROPY_V03_UNROLL;
+// A longer row with a gradient gets LONG_THREADS: one row per SM, not two, so that L2 has it for the second read.
+constexpr int64_t LONG_BYTES = int64_t{CROSS_ENTROPY_V03_LONG_KB} << 10;
+}  // namespace
 
-template <typename T, bool GRADIENT>
+template <typename T, bool GRADIENT, int THREADS>
 __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
     cross_entropy_v03_online(const T* logits, const int64_t* target, T* loss, T* gradient, float scale, int columns) {
   constexpr int WIDTH = 16 / sizeof(T);
@@ -84,17 +89,24 @@ __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
   }
 }
 
-template <typename T>
-static cudaError_t launch(const CrossEntropyCall& call) {
-  const auto apart = reinterpret_cast<uintptr_t>(call.logits) ^ reinterpret_cast<uintptr_t>(call.gradient);
-  if (call.gradient && apart % 16) return cross_entropy_v01_passes(call);
-  const auto kernel = call.gradient ? cross_entropy_v03_online<T, true> : cross_entropy_v03_online<T, false>;
+template <typename T, bool GRADIENT, int THREADS>
+static cudaError_t launch_rows(const CrossEntropyCall& call) {
+  const auto kernel = cross_entropy_v03_online<T, GRADIENT, THREADS>;
   static const bool waits = compiled_to_wait(kernel);
   const cudaError_t status = launch_overlapped(
       kernel, waits, static_cast<int>(call.rows), THREADS, call.stream, static_cast<const T*>(call.logits), call.target,
       static_cast<T*>(call.loss), static_cast<T*>(call.gradient), call.scale, call.columns);
   RETURN_IF_LAUNCH_FAILED();
   return status;
+}
+
+template <typename T>
+static cudaError_t launch(const CrossEntropyCall& call) {
+  const auto apart = reinterpret_cast<uintptr_t>(call.logits) ^ reinterpret_cast<uintptr_t>(call.gradient);
+  if (call.gradient && apart % 16) return cross_entropy_v01_passes(call);
+  if (!call.gradient) return launch_rows<T, false, SHORT_THREADS>(call);
+  const bool is_long = call.columns * static_cast<int64_t>(sizeof(T)) > LONG_BYTES;
+  return is_long ? launch_rows<T, true, LONG_THREADS>(call) : launch_rows<T, true, SHORT_THREADS>(call);
 }
 
 cudaError_t cross_entropy_v03_online(const CrossEntropyCall& call) {

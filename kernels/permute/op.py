@@ -198,7 +198,23 @@ def _variants(which: str, passes: Any, chain: Any, function: str, launches: str)
             tunables={"PERMUTE_V04_AHEAD_MB": (1, 0, 3)} if which == "split" else {},
             no_tunables="" if which == "split" else "its choices are by the bytes that move",
         ),
+        cuda_variant(
+            "permute",
+            "v05_tokens",
+            "blocks of whole tokens, which L2 fetches ahead where bytes are many",
+            passes,
+            function=f"{which}_v05_tokens",
+            launcher=f"permute_v05_{which}",
+            binding=f"{which}<{{launcher}}>",
+            symbols=(f"permute_v05_{which}",),
+            hypotheses=(
+                Hypothesis(TIME, "compile", high=1 / 1.01, counters=False, least_bytes=LARGE),
+                Hypothesis(TIME, "compile", high=1 / 1.02, shape="b1_t1024", counters=False),
+            ),
+            tunables={"PERMUTE_V05_AHEAD_MB": (3, 1, 2)},
+        ),
     )
+    variants = variants if which == "merge" else variants[:-1]
     return {variant.name: variant for variant in variants}
 
 
@@ -268,6 +284,7 @@ MERGE_HEADS = register(
             "large": (256, 1024, HEADS, HEAD_SIZE),
         },
         bench_shape=(256, 1024, HEADS, HEAD_SIZE),
+        check_shapes=(*CHECK_SHAPES, (11, 1025, HEADS, HEAD_SIZE)),  # so much that v05 fetches ahead in both dtypes
         make_inputs=merge_make_inputs,
         reference=merge_reference,
         minimum_bytes=merge_bytes,

@@ -102,6 +102,18 @@ VARIANTS = (
         ),
         tunables={"RESIDUAL_V04_THREADS": (1024, 256, 512), "RESIDUAL_V04_PASS_MB": (128, 0, 1024)},
     ),
+    cuda_variant(
+        "residual",
+        "v05_pairs",
+        "two sums of bf16 an instruction; loads pass L1 if all tensors are small, stores stream if they are large",
+        minimum_bytes,
+        hypotheses=(
+            Hypothesis(TIME, "v02_vector", high=1.0, least_bytes=LARGE),
+            Hypothesis(TIME, "v02_vector", high=0.99, shape="b8_t1024", counters=False),
+            Hypothesis(TIME, "v02_vector", high=0.99, dtypes=("bfloat16",), shape="decode_b1", counters=False),
+        ),
+        tunables={"RESIDUAL_V05_THREADS": (256, 128, 512)},
+    ),
 )
 
 RESIDUAL = register(

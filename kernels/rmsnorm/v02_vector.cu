@@ -20,7 +20,11 @@ cudaError_t rmsnorm_v01_block(const RmsnormCall& call);
 #endif
 
 namespace {
-constexpr int64_t AHEAD_BYTES = int64_t{RMSNORM_V02_AHEAD_MB} << 20;  // distance of the prefetch into L2
+// Distance of the prefetch into L2: so many MB of fp32, twice as many of bf16. A few long rows need none.
+template <typename T>
+constexpr int64_t AHEAD_BYTES = int64_t{RMSNORM_V02_AHEAD_MB} << (sizeof(T) == 2 ? 21 : 20);
+constexpr int SHORT_COLUMNS = 1024;
+constexpr int64_t FEW_BYTES = int64_t{96} << 20, MANY_BYTES = int64_t{192} << 20;  // of x
 constexpr int EARLY_COUNT =
     RMSNORM_V02_EARLY;  // with up to so many packets a thread, the weight is loaded with the row
 }  // namespace
@@ -46,7 +50,7 @@ __global__ void __launch_bounds__(G* ROWS)
     if (column < columns) loaded[k] = Packet<T, WIDTH>::load(x + start + column);
     if (EARLY && column < columns) weights[k] = Packet<T, WIDTH>::load(weight + column);
   }
-  if (AHEAD_BYTES > 0 && lane == 0 && ahead < rows - row)
+  if (RMSNORM_V02_AHEAD_MB > 0 && lane == 0 && ahead < rows - row)
     prefetch_l2(x + start + static_cast<int64_t>(ahead) * columns, columns * static_cast<uint32_t>(sizeof(T)));
 
   float squares = 0.0f;
@@ -71,12 +75,14 @@ __global__ void __launch_bounds__(G* ROWS)
 template <typename T, int COUNT, int G, int ROWS>
 static cudaError_t launch_rows(const RmsnormCall& call) {
   const int rows = static_cast<int>(call.rows);
+  const int64_t row_bytes = call.columns * static_cast<int64_t>(sizeof(T));
+  const bool fetches = call.columns <= SHORT_COLUMNS || rows * row_bytes > FEW_BYTES;
   const auto kernel = rmsnorm_v02_vector<T, COUNT, G, ROWS>;
   static const bool waits = compiled_to_wait(kernel);
   const cudaError_t status =
       launch_overlapped(kernel, waits, (rows - 1) / ROWS + 1, G * ROWS, call.stream, static_cast<const T*>(call.x),
                         static_cast<const T*>(call.weight), static_cast<T*>(call.out), rows, call.columns, call.eps,
-                        static_cast<int>(AHEAD_BYTES / (call.columns * static_cast<int64_t>(sizeof(T)))));
+                        fetches ? static_cast<int>(AHEAD_BYTES<T> / row_bytes) : rows);
   RETURN_IF_LAUNCH_FAILED();
   return status;
 }
@@ -90,9 +96,10 @@ static cudaError_t launch(const RmsnormCall& call) {
   if (packets <= 32) return launch_rows<T, 1, 32, 4>(call);
   if (packets <= 64) return launch_rows<T, 2, 32, 4>(call);
   if (packets <= 128) return launch_rows<T, 4, 32, 4>(call);
-  if (packets <= 256) return launch_rows<T, 2, 128, 2>(call);
+  if (packets <= 256) return launch_rows<T, 2, 128, 1>(call);
   if (packets <= 512) return launch_rows<T, 4, 128, 1>(call);
-  if (packets <= 1024) return launch_rows<T, 4, 256, 1>(call);
+  if (packets <= 1024 && call.rows * packets * 16 <= MANY_BYTES) return launch_rows<T, 4, 256, 1>(call);
+  if (packets <= 1024) return launch_rows<T, 2, 512, 1>(call);
   return launch_rows<T, 4, 512, 1>(call);
 }
 
