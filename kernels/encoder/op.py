@@ -143,17 +143,6 @@ VARIANTS = (
         ),
         tunables={"ENCODER_V05_L2_PERCENT": (66, 0, 33, 100)},
     ),
-    cuda_variant(
-        "encoder",
-        "v06_ahead",
-        "L2 fetches the rows of later tokens; two sums of bf16 an instruction",
-        minimum_bytes,
-        hypotheses=(
-            Hypothesis(TIME, "v05_prepared", high=0.997, dtypes=("float32",), shape="large", counters=False),
-            Hypothesis(TIME, "v05_prepared", high=0.99, dtypes=("bfloat16",), shape="decode_b1", counters=False),
-        ),
-        tunables={"ENCODER_V06_AHEAD_MB": (4, 0, 2, 8)},
-    ),
 )
 
 ENCODER = register(
