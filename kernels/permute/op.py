@@ -214,8 +214,7 @@ def _variants(which: str, passes: Any, chain: Any, function: str, launches: str)
             tunables={"PERMUTE_V05_AHEAD_MB": (3, 1, 2)},
         ),
     )
-    variants = variants if which == "merge" else variants[:-1]
-    return {variant.name: variant for variant in variants}
+    return {variant.name: variant for variant in variants if which == "merge" or variant.name != "v05_tokens"}
 
 
 AXES = ("B", "T", "nh", "hs")
