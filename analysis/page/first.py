@@ -90,7 +90,7 @@ def _group(kind: str) -> object:
 
 def not_known(report: Report) -> str:
     """Return what is missing, with the number of all: `Missing (4): time per layer; …; and 3 more`; "" for nothing."""
-    names = [text.shorten(one.what, 60).rstrip(".") for one in report.missing[:NAMED]]
+    names = [text.shorten(one.what.partition(" (")[0], 60, 1.0).rstrip(".") for one in report.missing[:NAMED]]
     more = [f"and {left} more"] if (left := len(report.missing) - len(names)) > 0 else []
     named = "; ".join([*names, *more])
     return f"Missing ({len(report.missing)}): {named}. --verbose, or the report, says how to get it." if names else ""

@@ -486,6 +486,11 @@ def test_the_terminals_commands_are_whole_and_name_the_run() -> None:
     short = render_terminal({**report(), "missing": gaps * 3})
     assert "Missing (6): counters; roofs; counters; and 3 more." in short
     assert "make sweep" not in short
+    told = "times.csv: no table of nsys or ncu"
+    cut = render_terminal(
+        {**report(), "missing": [gaps[0] | {"what": f"{told} (it begins with 'specimen, time_ns, repeats')"}]}
+    )
+    assert f"Missing (1): {told}. --verbose" in " ".join(cut.split())
 
 
 def test_a_finding_without_a_known_win_claims_none() -> None:
