@@ -14,7 +14,7 @@ from analysis.diagnosis import reasons as r
 from analysis.diagnosis.again import Program, program_of
 from analysis.diagnosis.judge import Verdict
 from analysis.diagnosis.reasons import Kernel, Reason
-from analysis.formats.report import Saving
+from analysis.formats.report import Saving, kinds
 from analysis.hardware.devices import find_device
 from analysis.tables.attribution import UNATTRIBUTED
 from analysis.tables.sampled import ALONE
@@ -749,3 +749,16 @@ def test_samples_speak_of_kernels_that_ncu_did_not_count() -> None:
     assert found[0]["defect"] == "grid_too_small"
     assert found[1]["evidence"] == "sampled_kernels.tensor = 0.2; sampled_kernels.issue = 0.3"
     assert "it waits" in found[1]["reason"]  # of the SMs nobody knows
+
+
+def test_a_kernel_is_told_once_to_compute_less() -> None:
+    near = _(level="dram", bound="compute", roof_frac=0.81)
+    for units, do in (
+        (_(tensor_busy_frac=0.98), "Only fewer or cheaper operations (a smaller data type) make it much faster."),
+        (_(tensor_busy_frac=0.75), "Fewer or cheaper operations (a smaller data type) make it faster."),
+        (_(), kinds()["compute_roof"]["cure"]),
+    ):
+        found = [one.do for one in r.reasons(kernel(units=units, roofline=near)) if one.do]
+        assert found == [do]
+    found = [one.do for one in r.reasons(kernel(units=_(dram_busy_frac=0.9), roofline=near)) if one.do]
+    assert found == ["Only fewer bytes make it much faster.", kinds()["compute_roof"]["cure"]]
