@@ -1,7 +1,7 @@
 // What v04 to v06, v08 and v09 of matmul_fp8 share: blocks that stay on their SM, a thread that feeds a ring of stages,
 // and two warpgroups that multiply. Two blocks of a cluster can share a tile of an operand. The including file defines
-// RING_MINE (64 or 128 rows), RING_COLUMNS (of a tile), RING_STAGES, RING_BUFFERS, RING_GROUP_ROWS, RING_PEERS,
-// RING_ACROSS and RING_EARLY.
+// RING_MINE (64 or 128 rows), RING_STAGES, RING_BUFFERS, RING_GROUP_ROWS, RING_PEERS,
+// RING_ACROSS, RING_EARLY, and RING_SCALES if a second warp copies the scales of each step into its stage.
 #pragma once
 
 #include <algorithm>
@@ -9,19 +9,30 @@
 #include "fp8_tile.cuh"
 
 constexpr int CONSUMERS = 2, MINE = RING_MINE;  // warpgroups, and the rows of the tile that are of each
-constexpr int BM = MINE * CONSUMERS, BN = RING_COLUMNS, STAGES = RING_STAGES;
-constexpr int PEERS = RING_PEERS;          // blocks of a cluster
-constexpr bool ACROSS = RING_ACROSS != 0;  // they share rows of `a`; else rows of the weight
-constexpr int ROWS = ACROSS ? BM : BM * PEERS, COLUMNS = ACROSS ? BN * PEERS : BN;      // of the tiles of a cluster
-constexpr int A_BOX = ACROSS ? BM / PEERS : BM, WEIGHT_BOX = ACROSS ? BN : BN / PEERS;  // rows that a block loads
+constexpr int BM = MINE * CONSUMERS, STAGES = RING_STAGES;
+constexpr int PEERS = RING_PEERS;                // blocks of a cluster
+constexpr bool ACROSS = RING_ACROSS != 0;        // they share rows of `a`; else rows of the weight
+constexpr int ROWS = ACROSS ? BM : BM * PEERS;   // of the tiles of a cluster
+constexpr int A_BOX = ACROSS ? BM / PEERS : BM;  // rows that a block loads
 constexpr int THREADS = 128 * (CONSUMERS + 1);
 constexpr int BUFFERS = RING_BUFFERS;                         // pieces of 64 x 64 outputs that a warpgroup stages
 [[maybe_unused]] constexpr int GROUP_ROWS = RING_GROUP_ROWS;  // tile rows of a cluster that stay together in L2
-constexpr uint32_t A_BYTES = BM * BK, STAGE_BYTES = A_BYTES + BN * BK;
-constexpr uint32_t OUT_BYTES = BUFFERS * 64 * 128;  // per consumer
-constexpr uint32_t SHARED_BYTES = 1024 + STAGES * (STAGE_BYTES + 16) + CONSUMERS * OUT_BYTES;
-static_assert(SHARED_BYTES <= 227 * 1024 && (PEERS == 1 || PEERS == 2));
-static_assert(BN / 64 % BUFFERS == 0, "the first piece of a tile has another place than the last of the one before");
+constexpr bool SCALES = RING_SCALES != 0;
+constexpr int WEIGHT_SCALES = 2;  // of a step: blocks of SCALED rows of the weight that the tile's columns meet
+constexpr uint32_t SCALE_BYTES = SCALES ? (BM + WEIGHT_SCALES) * 4 : 0;       // of a step
+constexpr int FILLS = SCALES ? 1 + 32 : 1, WARPS_THAT_FREE = SCALES ? 4 : 1;  // arrivals that fill and free a stage
+constexpr uint32_t A_BYTES = BM * BK, OUT_BYTES = BUFFERS * 64 * 128;         // the latter per consumer
+static_assert(PEERS == 1 || PEERS == 2);
+
+// What depends on the columns of a tile.
+template <int BN>
+struct Width {
+  static constexpr int COLUMNS = ACROSS ? BN * PEERS : BN;     // of the tiles of a cluster
+  static constexpr int WEIGHT_BOX = ACROSS ? BN : BN / PEERS;  // rows that a block loads
+  static constexpr uint32_t STAGE_BYTES = A_BYTES + BN * BK;
+  static constexpr uint32_t SHARED_BYTES = 1024 + STAGES * (STAGE_BYTES + SCALE_BYTES + 16) + CONSUMERS * OUT_BYTES;
+  static_assert(SHARED_BYTES <= 227 * 1024);
+};
 
 // sm_90a alone compiles the size of a cluster.
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -36,12 +47,13 @@ struct RingMaps {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-// Waits for all threads of the cluster, or of the block if it is alone.
+// Waits for all threads of the cluster, or of the block if it is alone. publish_barriers() has released what the other
+// blocks need to see.
 __device__ __forceinline__ void join_peers() {
   if constexpr (PEERS == 1)
     __syncthreads();
   else
-    asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+    asm volatile("barrier.cluster.arrive.relaxed;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
 
 // Which block of its cluster this one is.
@@ -51,12 +63,12 @@ __device__ __forceinline__ uint32_t peer_rank() {
   return rank;
 }
 
-// Arrives at the same barrier of a block of the cluster.
+// Arrives at the same barrier of a block of the cluster, as CUTLASS does. The products that read the stage have ended,
+// so nothing has to be released to the cluster: that would be a fence of the whole GPU (MEMBAR.ALL.GPU) in each step.
 __device__ __forceinline__ void arrive_at(uint32_t barrier, uint32_t rank) {
   asm volatile(
-      "{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1; mbarrier.arrive.release.cluster.shared::cluster.b64 "
-      "_, "
-      "[there]; }" ::"r"(barrier),
+      "{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1; mbarrier.arrive.shared::cluster.b64 _, [there]; }" ::
+          "r"(barrier),
       "r"(rank)
       : "memory");
 }
@@ -81,9 +93,9 @@ __device__ __forceinline__ bool is_ready(uint32_t barrier, uint32_t parity) {
   return __all_sync(0xffffffffU, ready) != 0;
 }
 
-// Marks a stage as read in all blocks that fill it. Call it in a whole warpgroup.
+// Marks a stage as read in all blocks that fill it. Call it in a whole warpgroup. Each warp tells if it has read scales.
 __device__ __forceinline__ void give_back(uint32_t empty) {
-  const int thread = threadIdx.x % 128;
+  const int thread = threadIdx.x % (128 / WARPS_THAT_FREE);
   if constexpr (PEERS == 1) {
     if (thread == 0) arrive(empty);
   } else {
@@ -91,11 +103,34 @@ __device__ __forceinline__ void give_back(uint32_t empty) {
   }
 }
 
+// Copies the scales of a step to `to`, in a whole warp: those of a tile's rows from `of_rows` on, then those of
+// WEIGHT_SCALES blocks of the weight, `apart` elements from each other. At the edges the last ones are repeated.
+// `barrier` counts an arrival of each lane when its copies are there.
+__device__ __forceinline__ void load_scales(uint32_t to, uint32_t barrier, const float* of_rows, int rows,
+                                            const float* of_columns, int64_t apart, int blocks) {
+  const int lane = threadIdx.x % 32;
+  const auto copy = [](uint32_t to, const float* from) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
+  };
+#pragma unroll
+  for (int i = lane; i < BM; i += 32) copy(to + i * 4, of_rows + min(i, rows - 1));
+  if (lane < WEIGHT_SCALES) copy(to + (BM + lane) * 4, of_columns + min(lane, blocks - 1) * apart);
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
+}
+
+__device__ __forceinline__ float read_scale(uint32_t from) {
+  float scale;
+  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(scale) : "r"(from) : "memory");
+  return scale;
+}
+
 // What a warpgroup that multiplies knows: its tiles, the steps of each, and where in shared memory its data are.
+template <int BN>
 struct RingTiles {
-  TileOrder<GROUP_ROWS, ROWS, COLUMNS> order;
+  static constexpr uint32_t STAGE_BYTES = Width<BN>::STAGE_BYTES;
+  TileOrder<GROUP_ROWS, ROWS, Width<BN>::COLUMNS> order;
   int tiles, stride, steps, first_row, first_column;
-  uint32_t a, weight, full, empty, staged;
+  uint32_t a, weight, full, empty, staged, scales;
   Ring<STAGES> ring;
 
   // The first of its rows of a tile, and the first column.
@@ -134,12 +169,16 @@ struct RingTiles {
 };
 
 // Runs a block: one thread feeds the ring, and `consume(tiles)` computes and writes the tiles of a warpgroup.
-template <typename Consume>
-__device__ __forceinline__ void run_ring(const RingMaps& maps, int m, int n, int k, const Consume& consume) {
+// `scale_a` and `scale_weight` are those of blocks if RING_SCALES.
+template <int BN, typename Consume>
+__device__ __forceinline__ void run_ring(const RingMaps& maps, int m, int n, int k, const Consume& consume,
+                                         const float* scale_a = nullptr, const float* scale_weight = nullptr) {
+  constexpr int COLUMNS = Width<BN>::COLUMNS, WEIGHT_BOX = Width<BN>::WEIGHT_BOX;
+  constexpr uint32_t STAGE_BYTES = Width<BN>::STAGE_BYTES;
   extern __shared__ uint8_t memory[];
   const uint32_t stages = (shared_address(memory) + 1023) & ~1023U;  // swizzled tiles start at multiples of 1024
   const uint32_t staged = stages + STAGES * STAGE_BYTES, full = staged + CONSUMERS * OUT_BYTES;
-  const uint32_t empty = full + 8 * STAGES;
+  const uint32_t empty = full + 8 * STAGES, scales = empty + 8 * STAGES;
   const int rank = PEERS == 1 ? 0 : peer_rank(), clusters = gridDim.x / PEERS;
   const TileOrder<GROUP_ROWS, ROWS, COLUMNS> order{(m + ROWS - 1) / ROWS, (n + COLUMNS - 1) / COLUMNS};
   const int first_row = ACROSS ? 0 : rank * BM, first_column = ACROSS ? rank * BN : 0;
@@ -147,11 +186,17 @@ __device__ __forceinline__ void run_ring(const RingMaps& maps, int m, int n, int
   const int group = __shfl_sync(0xffffffffU, threadIdx.x / 128, 0);  // tells the compiler that a warp has one group
 
   let_next_start();
-  if (threadIdx.x == 0) init_ring<STAGES>(full, empty, CONSUMERS * PEERS);
+  if (threadIdx.x == 0) {
+    for (int stage = 0; stage < STAGES; ++stage) {
+      init_barrier(full + 8 * stage, FILLS);
+      init_barrier(empty + 8 * stage, CONSUMERS * PEERS * WARPS_THAT_FREE);
+    }
+    publish_barriers();
+  }
   join_peers();
 
-  if (group == CONSUMERS) {  // the producer: one thread
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 32;");
+  if (group == CONSUMERS) {  // the producer: one thread, and a warp for scales
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(SCALES ? 56 : 40));
     if (threadIdx.x % 128 == 0) {
       wait_for_previous();
       Ring<STAGES> ring = {0, 1};  // all stages start empty
@@ -174,34 +219,54 @@ __device__ __forceinline__ void run_ring(const RingMaps& maps, int m, int n, int
           ring.advance();
         }
       }
+      // a block that ended could no longer be written to: all blocks of the cluster have given back its stages
+      for (int stage = 0; PEERS > 1 && stage < STAGES; ++stage, ring.advance())
+        wait_barrier(empty + 8 * ring.stage, ring.phase);
+    } else if (SCALES && threadIdx.x % 128 / 32 == 1) {
+      wait_for_previous();
+      Ring<STAGES> ring = {0, 1};
+      for (int tile = blockIdx.x / PEERS; tile < tiles; tile += clusters) {
+        int row, column;
+        order.place(tile, row, column);
+        row = min(row + first_row, m - 1), column = min(column + first_column, n - 1);
+        const int block = column / SCALED, blocks = (n - 1) / SCALED + 1 - block;
+        for (int step = 0; step < steps; ++step) {
+          wait_barrier(empty + 8 * ring.stage, ring.phase);
+          load_scales(scales + ring.stage * SCALE_BYTES, full + 8 * ring.stage,
+                      scale_a + static_cast<int64_t>(step) * m + row, m - row,
+                      scale_weight + static_cast<int64_t>(block) * steps + step, steps, blocks);
+          ring.advance();
+        }
+      }
     }
   } else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(SCALES ? 224 : 232));
     wait_for_previous();
-    consume(RingTiles{order,
-                      tiles,
-                      clusters,
-                      steps,
-                      first_row + group * MINE,
-                      first_column,
-                      stages + group * MINE * BK,
-                      stages + A_BYTES,
-                      full,
-                      empty,
-                      staged + group * OUT_BYTES,
-                      {}});
+    consume(RingTiles<BN>{order,
+                          tiles,
+                          clusters,
+                          steps,
+                          first_row + group * MINE,
+                          first_column,
+                          stages + group * MINE * BK,
+                          stages + A_BYTES,
+                          full,
+                          empty,
+                          staged + group * OUT_BYTES,
+                          scales,
+                          {}});
     if (threadIdx.x % 128 == 0) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
   }
-  if constexpr (PEERS > 1) join_peers();  // a block that ended could no longer be written to
 }
 
 // Adds up all of K in the tensor cores, and writes each tile before the next one.
+template <int BN>
 struct InTensorCores {
   const CUtensorMap* out;
   const float *scale_a, *scale_weight;
   int m, n;
 
-  __device__ __forceinline__ void operator()(RingTiles at) const {
+  __device__ __forceinline__ void operator()(RingTiles<BN> at) const {
     const float scale = *scale_a * *scale_weight;
     for (int tile = blockIdx.x / PEERS; tile < at.tiles; tile += at.stride) {
       int row, column;
@@ -213,7 +278,7 @@ struct InTensorCores {
         at.end_step(before);
       }
       at.end_tile(before);
-      write_tile<BN / 64, BUFFERS>(out, at.staged, sums, scale, row, column, m, n);
+      write_tile<BN, BUFFERS>(out, at.staged, sums, scale, row, column, m, n);
     }
   }
 };
@@ -222,15 +287,17 @@ struct InTensorCores {
 
 // Sets `grid` and `maps` for a call. Returns cudaErrorNotSupported on another GPU than Hopper. It is static, because it
 // differs between the including sources.
+template <int BN>
 static inline cudaError_t prepare_ring(const MatmulFp8Call& call, RingMaps& maps, Grid& grid) {
   if (const cudaError_t status = refused(call)) return status;
   int sm_count = 0;
   if (const cudaError_t status = hopper_multiprocessors(sm_count)) return status;
   if (sm_count == 0) return cudaErrorNotSupported;
   if (!make_fp8_map(maps.a, call.a, call.m, call.k, A_BOX) ||
-      !make_fp8_map(maps.weight, call.weight, call.n, call.k, WEIGHT_BOX) ||
+      !make_fp8_map(maps.weight, call.weight, call.n, call.k, Width<BN>::WEIGHT_BOX) ||
       !make_map(maps.out, call.out, call.m, call.n, call.n, 64, BOX))
     return cudaErrorInvalidValue;
+  constexpr int COLUMNS = Width<BN>::COLUMNS;
   const int tiles = (call.m + ROWS - 1) / ROWS * ((call.n + COLUMNS - 1) / COLUMNS);
   grid = {std::min(tiles, sm_count / PEERS) * PEERS, THREADS};
   return cudaSuccess;

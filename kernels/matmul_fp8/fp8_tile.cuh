@@ -25,14 +25,18 @@ inline bool make_fp8_map(CUtensorMap& map, const void* matrix, int rows, int k, 
       "+f"(d[i + 7])
 #define SUMS_32(i) SUMS_8(i), SUMS_8(i + 8), SUMS_8(i + 16), SUMS_8(i + 24)
 #define SUMS_64(i) SUMS_32(i), SUMS_32(i + 32)
-#define NAMES_64                                                                                                   \
+#define NAMES_48                                                                                                   \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, " \
   "%24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, " \
-  "%46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define NAMES_96                                                                                                \
+  "%46, %47"
+#define NAMES_64 \
+  NAMES_48       \
+  ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define NAMES_88                                                                                                \
   NAMES_64                                                                                                      \
   ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, " \
-  "%85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+  "%85, %86, %87"
+#define NAMES_96 NAMES_88 ", %88, %89, %90, %91, %92, %93, %94, %95"
 #define NAMES_128                                                                                              \
   NAMES_96                                                                                                     \
   ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, %112, %113, " \
@@ -45,6 +49,20 @@ __device__ __forceinline__ void multiply_fp8(float (&d)[64], uint64_t a, uint64_
   asm volatile("{ .reg .pred p; setp.ne.b32 p, %66, 0; wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3 {" NAMES_64
                "}, %64, %65, p, 1, 1; }"
                : SUMS_64(0)
+               : "l"(a), "l"(b), "r"(keep));
+}
+
+__device__ __forceinline__ void multiply_fp8(float (&d)[48], uint64_t a, uint64_t b, int keep) {
+  asm volatile("{ .reg .pred p; setp.ne.b32 p, %50, 0; wgmma.mma_async.sync.aligned.m64n96k32.f32.e4m3.e4m3 {" NAMES_48
+               "}, %48, %49, p, 1, 1; }"
+               : SUMS_32(0), SUMS_8(32), SUMS_8(40)
+               : "l"(a), "l"(b), "r"(keep));
+}
+
+__device__ __forceinline__ void multiply_fp8(float (&d)[88], uint64_t a, uint64_t b, int keep) {
+  asm volatile("{ .reg .pred p; setp.ne.b32 p, %90, 0; wgmma.mma_async.sync.aligned.m64n176k32.f32.e4m3.e4m3 {" NAMES_88
+               "}, %88, %89, p, 1, 1; }"
+               : SUMS_64(0), SUMS_8(64), SUMS_8(72), SUMS_8(80)
                : "l"(a), "l"(b), "r"(keep));
 }
 
@@ -63,7 +81,37 @@ __device__ __forceinline__ void multiply_fp8(float (&d)[128], uint64_t a, uint64
       : "l"(a), "l"(b), "r"(keep));
 }
 
+// multiply_fp8() with `keep` 0, for the compiler: what `d` held before is not read.
+#define FRESH_8(i)                                                                                            \
+  "=f"(d[i]), "=f"(d[i + 1]), "=f"(d[i + 2]), "=f"(d[i + 3]), "=f"(d[i + 4]), "=f"(d[i + 5]), "=f"(d[i + 6]), \
+      "=f"(d[i + 7])
+#define FRESH_48(i) FRESH_8(i), FRESH_8(i + 8), FRESH_8(i + 16), FRESH_8(i + 24), FRESH_8(i + 32), FRESH_8(i + 40)
+__device__ __forceinline__ void multiply_fresh(float (&d)[48], uint64_t a, uint64_t b) {
+  asm volatile("{ .reg .pred p; setp.ne.b32 p, 0, 0; wgmma.mma_async.sync.aligned.m64n96k32.f32.e4m3.e4m3 {" NAMES_48
+               "}, %48, %49, p, 1, 1; }"
+               : FRESH_48(0)
+               : "l"(a), "l"(b));
+}
+
+__device__ __forceinline__ void multiply_fresh(float (&d)[96], uint64_t a, uint64_t b) {
+  asm volatile("{ .reg .pred p; setp.ne.b32 p, 0, 0; wgmma.mma_async.sync.aligned.m64n192k32.f32.e4m3.e4m3 {" NAMES_96
+               "}, %96, %97, p, 1, 1; }"
+               : FRESH_48(0), FRESH_48(48)
+               : "l"(a), "l"(b));
+}
+
+__device__ __forceinline__ void multiply_fresh(float (&d)[64], uint64_t a, uint64_t b) {
+  asm volatile("{ .reg .pred p; setp.ne.b32 p, 0, 0; wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3 {" NAMES_64
+               "}, %64, %65, p, 1, 1; }"
+               : FRESH_48(0), FRESH_8(48), FRESH_8(56)
+               : "l"(a), "l"(b));
+}
+#undef FRESH_48
+#undef FRESH_8
+
+#undef NAMES_48
 #undef NAMES_64
+#undef NAMES_88
 #undef NAMES_96
 #undef NAMES_128
 #undef SUMS_32
@@ -78,14 +126,25 @@ __device__ __forceinline__ void multiply_step(float (&d)[SUMS], uint32_t a, uint
     multiply_fp8(d, descriptor(a + part * 32, 16, 1024), descriptor(b + part * 32, 16, 1024), keep || part > 0);
 }
 
-// Writes piece `piece` of a warpgroup's 64 rows, 64 columns, through one of BUFFERS places of 64 x 64 outputs at
-// `staged`: swizzled as TMA expects, from there to `out`. `rounded` are a thread's 16 pairs of bf16.
-template <int BUFFERS>
+// The first column of piece `piece` of a tile. Of a width that 64 does not divide, the last two pieces overlap.
+template <int BN>
+constexpr __device__ int piece_column(int piece) {
+  return piece * 64 + 64 <= BN ? piece * 64 : BN - 64;
+}
+
+template <int BN>
+constexpr int PIECES = (BN + 63) / 64;
+
+// Writes 64 columns, from `column` on, of a warpgroup's 64 rows, as piece `piece`, through one of BUFFERS places of 64 x
+// 64 outputs at `staged`: swizzled as TMA expects, from there to `out`. `rounded` are a thread's 16 pairs of bf16.
+template <int BN, int BUFFERS>
 __device__ __forceinline__ void write_piece(const CUtensorMap* out, uint32_t staged, const uint32_t* rounded, int piece,
                                             int row, int column, int m, int n) {
   const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32, barrier = 1 + threadIdx.x / 128;
   const uint32_t to = staged + piece % BUFFERS * 64 * 128;
-  if (thread == 0) asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(BUFFERS - 1) : "memory");
+  // the next tile's first piece may have the place of this one's last
+  constexpr int PENDING = PIECES<BN> % BUFFERS == 0 ? BUFFERS - 1 : 0;
+  if (thread == 0) asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(PENDING) : "memory");
   join_named(barrier);
 #pragma unroll
   for (int j = 0; j < 4; ++j)  // 16 columns. Matrices: rows 0-7 / 8-15 of the warp x columns 0-7 / 8-15
@@ -94,24 +153,25 @@ __device__ __forceinline__ void write_piece(const CUtensorMap* out, uint32_t sta
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
   join_named(barrier);
   if (thread == 0) {
-    if (row < m && column + piece * 64 < n) store_box(out, to, column + piece * 64, row);
+    if (row < m && column < n) store_box(out, to, column, row);
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
   }
 }
 
-// Writes the 64 x 64 * PIECES outputs of a warpgroup.
-template <int PIECES, int BUFFERS>
+// Writes the 64 x BN outputs of a warpgroup.
+template <int BN, int BUFFERS>
 __device__ __forceinline__ void write_tile(const CUtensorMap* out, uint32_t staged, const float* sums, float scale,
                                            int row, int column, int m, int n) {
 #pragma unroll
-  for (int piece = 0; piece < PIECES; ++piece) {
+  for (int piece = 0; piece < PIECES<BN>; ++piece) {
+    const int from = piece_column<BN>(piece);
     uint32_t rounded[16];
 #pragma unroll
     for (int i = 0; i < 16; ++i) {
-      const float* pair = sums + piece * 32 + i * 2;
+      const float* pair = sums + from / 2 + i * 2;
       rounded[i] = pack(pair[0] * scale, pair[1] * scale);
     }
-    write_piece<BUFFERS>(out, staged, rounded, piece, row, column, m, n);
+    write_piece<BN, BUFFERS>(out, staged, rounded, piece, row, column + from, m, n);
   }
 }
 

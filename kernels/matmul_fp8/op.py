@@ -333,10 +333,10 @@ VARIANTS = (
             *_as_fast_as_torch(),
         ),
         tunables={
-            "MATMUL_FP8_V08_GROUP_ROWS": (32, 16, 8),
+            "MATMUL_FP8_V08_GROUP_ROWS": (8, 16, 32),
             "MATMUL_FP8_V08_STAGES": (4, 3),
             "MATMUL_FP8_V08_EARLY": (0, 1),
-            "MATMUL_FP8_V08_PEERS": (1, 2),
+            "MATMUL_FP8_V08_PEERS": (2, 1),
         },
     ),
 )
@@ -371,11 +371,13 @@ BLOCK_VARIANTS = (
             *_as_fast_as_torch(_lt_blocks_cannot),
         ),
         tunables={
-            "MATMUL_FP8_V06_GROUP_ROWS": (16, 8, 32),
-            "MATMUL_FP8_V06_STAGES": (5, 4),
-            "MATMUL_FP8_V06_BUFFERS": (1, 3),
-            "MATMUL_FP8_V06_PEERS": (1, 2),
-            "MATMUL_FP8_V06_TAIL": (0, 1, 2),
+            "MATMUL_FP8_V06_GROUP_ROWS": (8, 16, 4),
+            "MATMUL_FP8_V06_STAGES": (4, 5),
+            "MATMUL_FP8_V06_BUFFERS": (3, 1),
+            "MATMUL_FP8_V06_PEERS": (2, 1),
+            "MATMUL_FP8_V06_COLUMNS": (192, 128),
+            "MATMUL_FP8_V06_PARTS": (2, 1),
+            "MATMUL_FP8_V06_STEPS": (1, 2),
         },
     ),
 )

@@ -64,8 +64,8 @@ __global__ void __launch_bounds__(THREADS, 2)
     if (thread == 0 && step + STAGES < steps) fetch(step + STAGES, ring.stage);
     ring.advance();
   }
-  write_tile<BN / 64, BN / 64>(&maps.out, stages + group * 64 * BN * 2, sums, *scale_a * *scale_weight,
-                               row + group * 64, column, m, n);
+  write_tile<BN, BN / 64>(&maps.out, stages + group * 64 * BN * 2, sums, *scale_a * *scale_weight, row + group * 64,
+                          column, m, n);
   if (thread % 128 == 0) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 #else
   __trap();  // compiled without the instructions of sm_90a

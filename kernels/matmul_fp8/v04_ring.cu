@@ -15,9 +15,9 @@
 #ifndef MATMUL_FP8_V04_EARLY
 #define MATMUL_FP8_V04_EARLY 0
 #endif
+#define RING_SCALES 0
 #define RING_ACROSS 0
 #define RING_MINE 64
-#define RING_COLUMNS 256
 #define RING_BUFFERS 2
 #define RING_PEERS 1
 #define RING_EARLY MATMUL_FP8_V04_EARLY
@@ -25,11 +25,15 @@
 #define RING_STAGES MATMUL_FP8_V04_STAGES
 #include "fp8_ring.cuh"
 
+namespace {
+constexpr int BN = 256;
+}  // namespace
+
 RING_CLUSTER __global__ void __launch_bounds__(THREADS, 1)
     matmul_fp8_v04_ring(const __grid_constant__ RingMaps maps, const float* __restrict__ scale_a,
                         const float* __restrict__ scale_weight, int m, int n, int k) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  run_ring(maps, m, n, k, InTensorCores{&maps.out, scale_a, scale_weight, m, n});
+  run_ring<BN>(maps, m, n, k, InTensorCores<BN>{&maps.out, scale_a, scale_weight, m, n});
 #else
   __trap();  // compiled without the instructions of sm_90a
 #endif
@@ -38,7 +42,7 @@ RING_CLUSTER __global__ void __launch_bounds__(THREADS, 1)
 cudaError_t matmul_fp8_v04_ring(const MatmulFp8Call& call) {
   RingMaps maps;
   Grid grid;
-  if (const cudaError_t status = prepare_ring(call, maps, grid)) return status;
-  return launch_overlapped(matmul_fp8_v04_ring, grid, SHARED_BYTES, call.stream, maps, call.scale_a, call.scale_weight,
-                           call.m, call.n, call.k);
+  if (const cudaError_t status = prepare_ring<BN>(call, maps, grid)) return status;
+  return launch_overlapped(matmul_fp8_v04_ring, grid, Width<BN>::SHARED_BYTES, call.stream, maps, call.scale_a,
+                           call.scale_weight, call.m, call.n, call.k);
 }
