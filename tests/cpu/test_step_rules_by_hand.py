@@ -303,6 +303,16 @@ def test_four_launches_could_be_a_graph(count: int, name: str, proposed: bool) -
         assert one["launch_bound"].after == ""
 
 
+@pytest.mark.parametrize(("count", "title", "says"), [(1, "Launch many steps as one CUDA graph", "around many steps: a graph of one"),
+                                                      (2, "Launch the step as one CUDA graph", "")])  # fmt: skip
+def test_a_graph_of_one_launch_would_save_nothing(count: int, title: str, says: str) -> None:
+    base = graph([{"launches": True}] * count, [{"ns": 7.0}] * count)
+    one = found(launches.propose, view(base, count=16, wall=100))["launch_bound"]
+    assert one.title == title
+    assert says in one.do
+    assert bool(one.do) == bool(says)
+
+
 @pytest.mark.parametrize(("ns", "wall", "proposed"), [(31.0, 275, False), (30.0, 260, True), (31.0, 276, True)])
 def test_a_host_that_is_far_ahead_of_a_full_gpu_needs_no_graph(ns: float, wall: int, proposed: bool) -> None:
     """Eight launches take the host 120 ns: less than half of 248, which are more than nine tenths of 275."""

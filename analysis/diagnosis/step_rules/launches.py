@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from analysis.diagnosis.step_rules.view import SYNCHRONISES, Change, Proposal, View, of_each
+from analysis.diagnosis.vocabulary import do
 from analysis.formats.words import count_of, duration
 from analysis.replay import changes
 from analysis.replay.decompose import parts_of
@@ -21,6 +22,7 @@ SCALAR = 64.0  # bytes
 ONCE = 1.2  # interruptions of a step; one of them may stand at its end, which a short step of a loop has not
 GRAPHED = 0.5  # of its kernels: who launches more by graphs has no launches to capture, but JAX may call less often
 AHEAD = 0.5, 0.9  # of the kernels' time the host needs less, and these have more of the step: it is never waited for
+_SINGLE = "a graph of one operation costs as much to launch as the operation"
 BUSY = 0.5  # of a step: kernels that take longer are not short enough for one step of few launches to need a graph
 
 
@@ -43,6 +45,8 @@ def propose(view: View) -> Iterator[Proposal]:
     works = view.time(view.kernels & (graph.o_group < 0))  # collectives wait for other ranks
     if view.ranks == 1 and own < AHEAD[0] * works and works > AHEAD[1] * view.parts.wall_ns:
         return
+    step = "many steps" if round(launches) <= 1 else "the step"  # a graph of one operation saves nothing
+    single = step == "many steps" and view.library != "jax"  # which is told to compile loops in any case
     busy = duration(works if view.ranks > 1 else view.time(parts_of(graph) == "gpu_busy"))  # as the step's bar
 
     def captured(base: Graph, share: float) -> Graph:
@@ -52,7 +56,7 @@ def propose(view: View) -> Iterator[Proposal]:
     yield Proposal(
         kind="launch_bound",
         about="launches",
-        title="Launch the step as one CUDA graph" if view.graphed <= GRAPHED else "Make one jitted call of many",
+        title=f"Launch {step} as one CUDA graph" if view.graphed <= GRAPHED else "Make one jitted call of many",
         sentence=(
             f"{'The host' if view.ranks == 1 else 'Each process'} needs {duration(own)} to launch "
             f"{count_of(launches, 'operation')}, "
@@ -64,6 +68,7 @@ def propose(view: View) -> Iterator[Proposal]:
         after=after,
         what_if=WHOLE_GRAPH,
         wrong_if="the shapes or the order of the launches change from step to step",
+        do=f"{do('launch_bound', view.library).replace('the step', step)}: {_SINGLE}" if single else "",
         built_ns=max(calls - works, 0.0) if waits else None,
         best_ns=_batched_ns(view) if idle and not waits else None,
         better="fewer, larger kernels",
