@@ -18,10 +18,14 @@ from analysis.diagnosis.each import KEY, reasons_of_kernels, tables_of_kernels
 from analysis.diagnosis.host import cpu_ranges, host_waits
 from analysis.diagnosis.hot import hot_kernels
 from analysis.diagnosis.measured import Settled, settle
+from analysis.diagnosis.reasons import STALLS
+from analysis.diagnosis.step_rules.copies import size_of
 from analysis.diagnosis.step_tables import answer_steps
 from analysis.formats import symbols
 from analysis.formats.report import Confidence, Saving
+from analysis.formats.words import duration, share
 from analysis.hardware.devices import has_tf32
+from analysis.hardware.metrics import catalogue
 from analysis.tables.attribution import UNATTRIBUTED
 from analysis.tables.declare import Facts, part
 from analysis.tables.host import CUDA
@@ -33,7 +37,6 @@ MOST = 5  # findings in all
 BESIDE_NS = 5_000  # least time on either side of a span, so that the neighbours of a launch are visible
 SURE = 0.8  # a cause from here on counts as sure
 _LIKELY = 0.5  # a cause whose `sure_frac` is below this gets no finding
-_POWER = re.compile(r"\d(\.\d+)?e\+\d+")  # such as 1.07374e+09
 _LAUNCH = re.compile(r"--kernel-id .*?(?= --launch-count)")
 _INSIDE = "It contains no other range. To see what it does, add NVTX ranges inside, or trace it with torch.profiler."
 
@@ -156,8 +159,8 @@ def _cause(row: pd.Series, other: str = "", first: object = pd.NA) -> Claim:
     label = {"kernel": row["kernel"], "range": row["range"], "rank": int(row["rank"])}
     doubt = "".join(f" {one}" for one in (row["doubt"], other and f"Less sure: {other}") if one)
     inside = "" if row["range"] == UNATTRIBUTED else f"{row['range']}: "
-    numbers = _POWER.sub(lambda number: f"{float(number[0]):,.0f}", str(row["evidence"]))
-    rests = f" It rests on {numbers}." if pd.notna(row["evidence"]) else ""
+    numbers = "" if pd.isna(row["evidence"]) else "; ".join(map(_in_words, str(row["evidence"]).split("; ")))
+    rests = f" It rests on {numbers}." if numbers else ""
     return Claim(
         kind=str(row["defect"]),
         title=f"{inside}{symbols.short(row['kernel'])}: {str(row['defect']).replace('_', ' ')}",
@@ -172,6 +175,25 @@ def _cause(row: pd.Series, other: str = "", first: object = pd.NA) -> Claim:
             cell("diagnosis", label, "time_to_win_ns", int(row["time_to_win_ns"])),
         ),
     )
+
+
+def _in_words(number: str) -> str:
+    """Return a number of the evidence with its unit and the words of the catalogue: `waves = 2 (grid over …)`."""
+    name, _, value = number.partition(" = ")
+    amount, columns = float(value), {one.name: one for one in catalogue()[0]}
+    stall = name.removeprefix("stall_") if name.startswith("stall_") else ""
+    unit = columns[name].unit if name in columns else catalogue()[1].unit if stall else ""
+    why = f"warps that wait {STALLS[stall]}" if stall in STALLS else columns[name].why if name in columns else ""
+    if name.endswith("_frac") or name.startswith("sampled_kernels."):
+        said = share(amount)
+    elif unit == "ns":
+        said = duration(amount)
+    elif unit == "byte":
+        said = size_of(amount)
+    else:
+        said = f"{amount:,.0f}" if amount >= 1e4 or amount.is_integer() else f"{amount:.4g}"
+        said += f" {unit}" if unit not in ("", "1") and unit not in name else ""
+    return f"{name} = {said}" + (f" ({re.split('[;:] ', why)[0]})" if why else "")
 
 
 def _look_closer(recapture: object, first: object) -> str:

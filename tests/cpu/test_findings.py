@@ -180,6 +180,21 @@ def test_a_share_is_never_rounded_to_nothing_or_all(frac, said):
     assert share(frac) == said
 
 
+@pytest.mark.parametrize(("number", "said"), [
+    ("stall_drain = 155.124", "stall_drain = 155.1 warp/inst (warps that wait for stores to leave at the end)"),
+    ("sectors_per_request_load = 16.6667", "sectors_per_request_load = 16.67 sector/request (coalescing of global loads)"),
+    ("global_load_requests = 1.25829e+07",
+     "global_load_requests = 12,582,900 (requests of global loads to L1, one a warp and instruction)"),
+    ("dram_read_bytes = 7.34274e+08", "dram_read_bytes = 734.3 MB (bytes that came from DRAM)"),
+    ("shared_wavefront_frac = 0.9882", "shared_wavefront_frac = 99% (passes through shared memory, of their peak)"),
+    ("duration_ns = 1500", "duration_ns = 1.5 µs (time of one replay pass, other kernels excluded)"),
+    ("dram roof_frac = 0.91", "dram roof_frac = 91%"), ("sampled_kernels.sm = 0.3", "sampled_kernels.sm = 30%"),
+    ("waits_drain in spreads = 2.5", "waits_drain in spreads = 2.5"),
+])  # fmt: skip
+def test_a_number_behind_a_cause_has_its_unit_and_the_words_of_the_catalogue(number: str, said: str) -> None:
+    assert findings._in_words(number) == said
+
+
 def test_a_cause_ends_with_the_commands_that_capture_its_launch_and_open_it() -> None:
     row = pd.Series(
         {
