@@ -120,9 +120,8 @@ def summary(rows: pd.DataFrame) -> str:
 
 def side_by_side() -> str:
     """Return the table of the README: every set with captures, its first look beside today's score."""
-    first = {
-        path.parent.name: pd.read_csv(path, **READ) for path in sorted(HERE.parent.glob("kernels*/first_look.csv"))
-    }
+    files = sorted(HERE.parent.glob("kernels*/first_look.csv"), key=lambda path: (len(path.parent.name), path))
+    first = {path.parent.name: pd.read_csv(path, **READ) for path in files}
     heads = [f"`{name}`: {look}" for name in first for look in ("first look", "later")]
     lines = [f"| what, metrics | {' | '.join(heads)} |", "|---" * (len(heads) + 1) + "|"]
     looks = [rows for name in first for rows in (first[name], score(name))]
