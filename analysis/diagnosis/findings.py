@@ -179,7 +179,8 @@ def _cause(row: pd.Series, other: str = "", first: object = pd.NA) -> Claim:
 
 def _in_words(number: str) -> str:
     """Return a number of the evidence with its unit and the words of the catalogue: `waves = 2 (grid over …)`."""
-    name, _, value = number.partition(" = ")
+    label, _, value = number.partition(" = ")
+    name = label.removesuffix(" (derived)")
     amount, columns = float(value), {one.name: one for one in catalogue()[0]}
     stall = name.removeprefix("stall_") if name.startswith("stall_") else ""
     unit = columns[name].unit if name in columns else catalogue()[1].unit if stall else ""
@@ -193,7 +194,7 @@ def _in_words(number: str) -> str:
     else:
         said = f"{amount:,.0f}" if amount >= 1e4 or amount.is_integer() else f"{amount:.4g}"
         said += f" {unit}" if unit not in ("", "1") and unit not in name else ""
-    return f"{name} = {said}" + (f" ({re.split('[;:] ', why)[0]})" if why else "")
+    return f"{label} = {said}" + (f" ({re.split('[;:] ', why)[0]})" if why else "")
 
 
 def _look_closer(recapture: object, first: object) -> str:

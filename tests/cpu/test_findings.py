@@ -190,6 +190,8 @@ def test_a_share_is_never_rounded_to_nothing_or_all(frac, said):
     ("duration_ns = 1500", "duration_ns = 1.5 µs (time of one replay pass, other kernels excluded)"),
     ("dram roof_frac = 0.91", "dram roof_frac = 91%"), ("sampled_kernels.sm = 0.3", "sampled_kernels.sm = 30%"),
     ("waits_drain in spreads = 2.5", "waits_drain in spreads = 2.5"),
+    ("occupancy_theoretical_frac (derived) = 0.5",
+     "occupancy_theoretical_frac (derived) = 50% (warps that fit an SM by registers, shared memory and block size, of the most it holds)"),
 ])  # fmt: skip
 def test_a_number_behind_a_cause_has_its_unit_and_the_words_of_the_catalogue(number: str, said: str) -> None:
     assert findings._in_words(number) == said
