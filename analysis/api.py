@@ -11,9 +11,9 @@ analysis.save("runs/mine")
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 
 import pandas as pd
@@ -22,11 +22,12 @@ from analysis import pipeline, studies
 from analysis.capture.load import load as read
 from analysis.capture.model import Capture
 from analysis.capture.text import locale_style
-from analysis.formats import system, writing
+from analysis.formats import writing
 from analysis.formats.comparison import Comparison
 from analysis.formats.errors import UsageError
 from analysis.formats.report import Report
 from analysis.page import jinja, notebook
+from analysis.page.data import Data
 from analysis.page.html import TEMPLATE, Block, page_data, render_html
 from analysis.page.markdown import render_markdown
 from analysis.show import document, dumped
@@ -53,17 +54,12 @@ def analyse(capture: Capture, *, extrapolate: bool = False, only: str | None = N
     `extrapolate`: give kernels without counters those of a sibling. `only`: build just this figure and the tables whose
     names begin with it, without findings.
     """
-    built = pipeline.analyse(capture, declared(capture), extrapolate=extrapolate, only=only)
+    built = pipeline.analyse(capture, declared(capture), extrapolate=extrapolate, only=only, files=True)
     lanes = None if only else lanes_of(built.facts)  # before the copy that draws: both take much memory
+    write: Callable[[], dict[str, bytes]] = lambda: built.csv | pipeline.write(built, only=only)  # noqa: E731
+    built.facts.begin([] if only else [built.figures])
     draw: Callable[[], tuple[Report, Images]] = lambda: pipeline.draw(built, only=only)  # noqa: E731
-    write: Callable[[], dict[str, bytes]] = lambda: pipeline.write(built, only=only)  # noqa: E731
-    drawn = system.aside(both := lambda: (draw(), write()))
-    if drawn is both:  # without another core, nobody may want the files
-        return Analysis(built.report, built.tables, built.declared, draw, built.csv, write, only, lanes)
-    made = cache(drawn)
-    return Analysis(
-        built.report, built.tables, built.declared, lambda: made()[0], built.csv, lambda: made()[1], only, lanes
-    )
+    return Analysis(built.report, built.tables, built.declared, draw, write, built.begun, only, lanes)
 
 
 def compare(
@@ -94,8 +90,8 @@ class Analysis:
     tables: dict[str, pd.DataFrame]
     declared: list[Declaration]
     drawn: Callable[[], tuple[Report, Images]]
-    csv: Mapping[str, bytes]  # files of tables that are made, by name
-    written: Callable[[], dict[str, bytes]]  # the other ones
+    written: Callable[[], dict[str, bytes]]  # files of tables, by name
+    begun: Data | None = None  # of the page
     only: str | None = None
     lanes: Lanes | None = None  # the host's side of the timeline
 
@@ -147,7 +143,7 @@ class Analysis:
 
     @cached_property
     def _block(self) -> Block:
-        return page_data(self.without_figures, self.tables, self.lanes)
+        return page_data(self.without_figures, self.tables, self.lanes, self.begun)
 
     def _texts(self) -> dict[str, str]:
         block = self._block
@@ -162,7 +158,6 @@ class Analysis:
         """Yield the files of the report, name relative to its folder and content: first what needs no other process."""
         if self.only is None:
             _ = self._block, jinja.template(TEMPLATE)  # made while the figures are drawn
-        yield from ((f"tables/{name}.csv", data) for name, data in self.csv.items())
         yield from ((f"tables/{name}.csv", data) for name, data in self.written().items())
         for name, image in self.images.items():
             yield from ((f"figures/{name}.{suffix}", content) for suffix, content in image.items())

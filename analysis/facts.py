@@ -81,32 +81,38 @@ class Facts:
         self.raw = raw
         self.extrapolate = extrapolate
         self._built: dict[Callable[[Facts], Any], Any] = {}
-        self._begun: tuple[Builds, Callable[[], list[Any]], Sequence[Builds]] = (), list, ()
+        self._begun: dict[Callable[[Facts], Any], Callable[[], None]] = {}  # what waits for the answer, by build
 
     def once(self, build: Callable[[Facts], Built]) -> Built:
         """Return what `build` makes of these facts, such as the rows of a table or a fact of a study; built once."""
-        if build in self._begun[0]:
-            (builds, answers, later), self._begun = self._begun, ((), list, ())
-            self._built.update(zip(builds, answers(), strict=True))
-            self.begin(*later)
+        if build in self._begun:
+            self._begun[build]()
         if build not in self._built:
             self._built[build] = build(self)
         return self._built[build]
 
     def built(self, build: Callable[[Facts], Built]) -> Built | None:
         """Return what `build` has made of these facts; None if it was neither begun nor needed."""
-        return self.once(build) if build in self._begun[0] else self._built.get(build)
+        return self.once(build) if build in self._begun else self._built.get(build)
 
     def begin(self, builds: Builds = (), *later: Builds) -> None:
         """Build these on another core, until the first of them is needed, then those of `later`.
 
         If no other core is there, build each when needed.
         """
-        if not builds or self.gpu_ops.empty:  # which all of them need
+        if not builds or builds[0] in self._begun:
             return
         work = lambda: [self.once(build) for build in builds]  # noqa: E731
-        if (answers := system.aside(work)) is not work:
-            self._begun = builds, answers, later
+        if (answers := system.aside(work)) is work:
+            return
+
+        def wait() -> None:
+            for build in builds:
+                del self._begun[build]
+            self._built.update(zip(builds, answers(), strict=True))
+            self.begin(*later)
+
+        self._begun |= dict.fromkeys(builds, wait)
 
     # Tables that other parts need: each attribute is the rows of the table
 

@@ -4,7 +4,7 @@ Each part of a report is declared beside the function that builds it (`analysis.
 the declared parts in the order of their needs.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -33,7 +33,9 @@ from analysis.formats.report import (
     ReportTable,
     Trust,
 )
+from analysis.page import html
 from analysis.page.canvas import compact, to_bytes, to_svg
+from analysis.page.data import Data
 from analysis.tables import order
 from analysis.tables.declare import Declaration, Drawn, Picture, Table, arrange, every, find, first, pictures
 from analysis.tables.gaps import measure_steps
@@ -43,10 +45,11 @@ CAPTION = ("GPU", "workload", "SM clock", "ncu cache control")  # conditions in 
 # Tables of every launch that rest on no answer about the steps, which needs them late or never.
 ASIDE = ("devices", "ranks", "operations")
 ASIDE_IF_FEW = ("fusion", "fusion_check", "launch_times")  # their launches, made twice, take a third of the memory
-LONG = ("operations",)  # of these, the CSV files are made aside as well
-LONG_IF_FEW = ("launch_times", "kernels")
+LONG_IF_MANY = ("operations",)  # its CSV file is made aside as well; if few, those of html.LONG and their page
 FEW = 3_000_000
+LATE = "program"  # the figures are begun before this table: none is of it
 Tables = dict[str, pd.DataFrame]
+Figures = tuple[list[ReportFigure], dict[str, dict[str, bytes]]]
 
 
 @cache
@@ -69,40 +72,51 @@ class Built:
     facts: Facts
     declared: list[Declaration]
     csv: dict[str, bytes]  # files of tables, by name, if they were made aside
+    begun: Data | None  # of the page, if it was begun aside
+    figures: Callable[[Facts], Figures]
 
 
 def analyse(
     capture: Capture, declared: Iterable[Declaration] | None = None, *, extrapolate: bool = False,
-    only: str | None = None,
+    only: str | None = None, files: bool = False,
 ) -> Built:  # fmt: skip
     """Build a report from all that is `declared`, by default what every report shares. Touch no file.
 
     `extrapolate`: give kernels without counters those of a sibling. `only`: the beginning of the names of the tables to
-    build. Such a report has no findings, missing data and notes, because these need the other tables.
+    build. Such a report has no findings, missing data and notes, because these need the other tables. `files`: whether
+    to make files and figures meanwhile, if another core is there.
     """
-    written: dict[str, Callable[[Facts], bytes]] = {}
-    facts, declared = Facts(capture, extrapolate=extrapolate), declarations() if declared is None else list(declared)
-    tables = [one for one in declared if isinstance(one, Table) and (only is None or one.name.startswith(only))]
+    facts, whole, few = Facts(capture, extrapolate=extrapolate), only is None, len(capture.gpu_ops) <= FEW
+    parts = declarations() if declared is None else list(declared)
+    tables = [one for one in parts if isinstance(one, Table) and (only is None or one.name.startswith(only))]
     tables = [table for table in tables if facts.is_program or not table.always]
-    if only is None:
-        few = len(capture.gpu_ops) <= FEW
-        names, long = ((*ASIDE_IF_FEW, *ASIDE), (*LONG_IF_FEW, *LONG)) if few else (ASIDE, LONG)
+    by_name = {table.name: table for table in tables}
+    rows_of = lambda name: facts.once(by_name[name]) if name in by_name else pd.DataFrame()  # noqa: E731
+    page: Callable[[Facts], Data] = lambda facts: html.begin(*_described(facts, tables, html.LONG))  # noqa: E731
+    figures: Callable[[Facts], Figures] = lambda facts: _draw(facts, parts, conditions, rows_of, only)  # noqa: E731
+    names, long = ((*ASIDE_IF_FEW, *ASIDE), html.LONG) if few else (ASIDE, LONG_IF_MANY)
+    written = {table.name: table.as_csv for table in tables if files and table.name in long}
+    if whole and not facts.gpu_ops.empty:  # which all of these need
         aside = [table for table in tables if table.name in names]
-        written = {table.name: table.as_csv for table in tables if table.name in long}
-        files = [*written.values()]  # of many launches with the tables: this process needs its memory later
-        facts.begin([*aside, operation_rows, measure_steps, *([] if few else files)], files if few else [])
+        later = [*written.values()]  # of many launches with the tables: this process needs its memory later
+        facts.begin(
+            [*aside, operation_rows, measure_steps, *([] if few else later)], [*later, page] if few and files else []
+        )
+    conditions = convert(first(parts, "conditions", facts), list[Condition])
+    if whole and few and files:
+        _ = [facts.once(table) for table in tables if table.name != LATE], facts.once(show_findings)
+        facts.begin([figures])
     built = {table: facts.once(table) for table in tables}
     listed = {table: rows for table, rows in built.items() if len(rows) or table.always}
-    whole = only is None
     missing = [
-        *(every(declared, "missing", facts) if whole else ()),
+        *(every(parts, "missing", facts) if whole else ()),
         *(table.missing for table, rows in listed.items() if table.missing and rows.empty and facts.has_counters),
     ]
     report = Report(
-        title=first(declared, "title", facts),
+        title=first(parts, "title", facts),
         program=ran.describe_program(facts),
         steps=step_findings.steps(facts.once(answer_steps)),
-        conditions=convert(first(declared, "conditions", facts), list[Condition]),
+        conditions=conditions,
         trust=convert(facts.trust, Trust),
         coverage=convert(facts.coverage_said, Coverage),
         nsys_equality=Equality(*facts.nsys_equality),
@@ -114,10 +128,20 @@ def analyse(
             dict.fromkeys(missing), key=lambda one: (one.reason not in LOST, one.reason == Reason.IMPRECISE)
         ),
         files=[ReadFile(file.name, file.kind, file.rows) for file in capture.files],
-        notes=every(declared, "note", facts) if whole else [],
+        notes=every(parts, "note", facts) if whole else [],
     )
     csv = {name: text for name, made in written.items() if (text := facts.built(made))}
-    return Built(report, {table.name: rows for table, rows in listed.items()}, facts, declared, csv)
+    made = {table.name: rows for table, rows in listed.items()}
+    return Built(report, made, facts, parts, csv, facts.built(page), figures)
+
+
+def _described(
+    facts: Facts, tables: Iterable[Table], names: Container[str]
+) -> tuple[list[ReportTable], dict[str, pd.DataFrame]]:
+    """Return those of the tables with these names that have rows: as the report lists them, and by name."""
+    rows = {table: facts.once(table) for table in tables if table.name in names}
+    entries = [table.entry(found) for table, found in rows.items() if len(found)]
+    return convert(entries, list[ReportTable]), {table.name: found for table, found in rows.items()}
 
 
 def draw(built: Built, *, only: str | None) -> tuple[Report, dict[str, dict[str, bytes]]]:
@@ -125,21 +149,32 @@ def draw(built: Built, *, only: str | None) -> tuple[Report, dict[str, dict[str,
 
     Shape: {name of a figure: {"svg" or "png": its bytes}}. `only` names a single picture to draw.
     """
-    report = built.report
-    caption = "  ·  ".join(f"{one.name}: {one.value}" for one in report.conditions if one.name in CAPTION)
-    if report.trust.status == "untrusted":
+    report, rows_of = built.report, lambda name: built.tables.get(name, pd.DataFrame())
+    if only is None:
+        listed, images = built.facts.once(built.figures)
+    else:
+        listed, images = _draw(built.facts, built.declared, report.conditions, rows_of, only)
+    return structs.replace(report, figures=listed), images
+
+
+def _draw(
+    facts: Facts, declared: Sequence[Declaration], conditions: Sequence[Condition],
+    rows_of: Callable[[str], pd.DataFrame], only: str | None,
+) -> Figures:  # fmt: skip
+    caption = "  ·  ".join(f"{one.name}: {one.value}" for one in conditions if one.name in CAPTION)
+    if facts.trust["status"] == "untrusted":
         caption += "  ·  COUNTERS UNTRUSTED: the self-test failed"
     images, listed = {}, []
-    for picture in pictures(built.declared):
-        if only not in (None, picture.name) or built.tables.get(picture.of, pd.DataFrame()).empty:
+    for picture in pictures(declared):
+        if only not in (None, picture.name) or rows_of(picture.of).empty:
             continue
-        for drawn in _drawn(picture, built.facts, caption):
+        for drawn in _drawn(picture, facts, caption):
             # A compact picture has many texts and patches, so it gets a smaller SVG and no PNG.
             image = {"svg": compact(to_svg(drawn.figure))} if picture.compact else to_bytes(drawn.figure)
             images[drawn.name] = image
             files = [f"figures/{drawn.name}.{suffix}" for suffix in sorted(image, reverse=True)]
             listed.append(ReportFigure(drawn.name, files, picture.of, drawn.caption))
-    return structs.replace(report, figures=listed), images
+    return listed, images
 
 
 def write(built: Built, *, only: str | None) -> dict[str, bytes]:

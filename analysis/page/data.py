@@ -54,7 +54,7 @@ class Data:
         """`kernels` has the short names of the report's kernels."""
         self._kernels = kernels
         self._strings: dict[str, int] = {}
-        self._tables: list[str] = []  # as JSON
+        self._tables: dict[str, str] = {}  # as JSON
         self.short: dict[tuple[str, str], dict[str, str]] = {}  # by table and column: long texts -> their short forms
 
     def place(self, value: str) -> int:
@@ -62,11 +62,15 @@ class Data:
         return self._strings.setdefault(value, len(self._strings))
 
     def add(self, entry: ReportTable, table: pd.DataFrame) -> None:
-        """Add a table as the report lists it in `entry`."""
+        """Add a table as the report lists it in `entry`, behind the others; one that was added moves there."""
+        name = str(entry.name)
+        if name in self._tables:
+            self._tables[name] = self._tables.pop(name)
+            return
         rows = table.head(MAX_ROWS)
-        columns = ",".join(self._column(str(entry.name), described, rows) for described in columns_of(entry, rows))
-        head = _json({"name": str(entry.name), "rows": len(rows), "total": len(table)})
-        self._tables.append(f'{head[:-1]},"columns":[{columns}]}}')
+        columns = ",".join(self._column(name, described, rows) for described in columns_of(entry, rows))
+        head = _json({"name": name, "rows": len(rows), "total": len(table)})
+        self._tables[name] = f'{head[:-1]},"columns":[{columns}]}}'
 
     def _column(self, table: str, described: Mapping[str, Any], rows: pd.DataFrame) -> str:
         """Return a column as JSON."""
@@ -91,7 +95,7 @@ class Data:
 
     def dump(self, **more: Any) -> str:
         """Return the block as JSON that cannot close its HTML element."""
-        head = f'{{"strings":{_json(list(self._strings))},"tables":[{",".join(self._tables)}]'
+        head = f'{{"strings":{_json(list(self._strings))},"tables":[{",".join(self._tables.values())}]'
         written = f"{head},{_json(more)[1:]}" if more else f"{head}}}"
         return written.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 

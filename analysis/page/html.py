@@ -50,6 +50,7 @@ _BESIDE = (*LIVE, "layers")
 _DARK = (colours.BLUE, colours.BLACK)  # white letters are readable on them
 _LINE = 120  # letters; of a longer command the first screen shows this much, and the rest on demand
 TEMPLATE = "report.html.j2"
+LONG = ("kernels", "operations", "launch_times")  # tables with a row for each kernel or launch
 _LONG = 300  # letters; a longer sentence gets a wider column, so that its row stays low
 SURE = {Confidence.SURE: "sure", Confidence.LIKELY: "probably", Confidence.UNSURE: "unsure"}
 _KERNELS = ("kernels", "counters", "sampled_kernels")  # the first that has rows is the table of the kernels
@@ -104,9 +105,23 @@ class Block:
     short: Mapping[tuple[str, str], Mapping[str, str]]
 
 
-def page_data(report: Report, tables: Mapping[str, pd.DataFrame], lanes: Lanes | None = None) -> Block:
-    """Return what the script of the page needs. It rests on no figure. `lanes` is the host's side of the timeline."""
+def begin(entries: Sequence[ReportTable], tables: Mapping[str, pd.DataFrame]) -> data.Data:
+    """Return the block of data with the longest of these tables, which take most of the time."""
     block = data.Data(text.names_of_kernels(tables))
+    for entry in entries:
+        if entry.name in LONG and entry.name in tables:
+            block.add(entry, tables[entry.name])
+    return block
+
+
+def page_data(
+    report: Report, tables: Mapping[str, pd.DataFrame], lanes: Lanes | None = None, begun: data.Data | None = None
+) -> Block:
+    """Return what the script of the page needs. It rests on no figure.
+
+    `lanes`: the host's side of the timeline. `begun`: what `begin` returned.
+    """
+    block = begun or begin(report.tables, tables)
     for entry in report.tables:
         if (table := tables.get(str(entry.name))) is not None:
             block.add(entry, table)
