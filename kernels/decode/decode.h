@@ -35,4 +35,5 @@ struct DecodeCall {
   int32_t slots;        // tiles in a block's ring
   int32_t kept;         // of a block's tiles of the output embedding, every how manieth stays in L2; 0: none
   float epsilon;
+  int64_t* told;  // (capacity + 1), memory of the host: the same as `ids`, for a host that reads along
 };

@@ -35,7 +35,7 @@ _NUMBERS = ["layers", "vocabulary", "capacity", "blocks", "tokens", "stamped", "
 LAYER_PHASES = ("wait for x", "attention", "wait for x after attention", "mlp")
 LAST_PHASES = ("wait for x", "lm_head", "wait for token")
 EMBEDDING = "embedding"  # replaces the first wait of a token
-_WAITS = ("the token", "scores of its cluster", "x after attention", "x of its cluster", "x", "the largest logit")
+_WAITS = ("the token", "scores of its cluster", "x after attention", "x", "the largest logit")
 
 
 class Call(ctypes.Structure):
@@ -46,6 +46,7 @@ class Call(ctypes.Structure):
         ("patience_ns", ctypes.c_uint64),
         *((name, ctypes.c_int32) for name in _NUMBERS),
         ("epsilon", ctypes.c_float),
+        ("told", ctypes.c_void_p),
     ]
 
 
@@ -175,6 +176,8 @@ class DeviceProgram:
         stamped: int = 0,
         patience_ns: int = PATIENCE_NS,
     ) -> None:
+        import torch
+
         least = FEW_SLOTS if launcher == FEW else LEAST_SLOTS
         if not least <= slots <= MOST_SLOTS:
             raise ValueError(f"a ring has {least} to {MOST_SLOTS} slots, not {slots}")
@@ -182,6 +185,8 @@ class DeviceProgram:
         self.blocks = library.resident_blocks(slots)
         self.buffers = Buffers(weights, sizes, library.shape, self.blocks, stamped)
         self.logits = self.buffers.logits
+        # what the kernels tell a host that reads along; it sees each token while they go on
+        self.told = torch.empty(sizes.capacity + 1, dtype=torch.int64, pin_memory=state.token.is_cuda).numpy()
         self._library, self._run = library, getattr(library.launchers, launcher)
         held = {name: getattr(state, name) for name in _POINTERS if hasattr(state, name)}
         held |= {name: getattr(self.buffers, name) for name in _POINTERS if hasattr(self.buffers, name)}
@@ -198,6 +203,7 @@ class DeviceProgram:
             slots=slots,
             kept=KEPT,
             epsilon=sizes.epsilon,
+            told=self.told.ctypes.data,
         )
         self._launched = 0
 

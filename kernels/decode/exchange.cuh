@@ -14,7 +14,7 @@
 
 // The phases of a layer and of what follows the last layer; TOO_LARGE and NO_ROOM are faults: a value that a sum cannot
 // hold, and a full cache.
-enum Phase { EMBED, SCORES, ATTENTION, ROW, MLP, HEAD, TOO_LARGE = 13, NO_ROOM = 14 };
+enum Phase { EMBED, SCORES, ATTENTION, MLP, HEAD, TOO_LARGE = 13, NO_ROOM = 14 };
 // The sums of what clusters add to x.
 enum Sum { OF_ATTENTION, OF_MLP };
 

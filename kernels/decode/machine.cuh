@@ -17,6 +17,9 @@ struct alignas(16) TwoWords {
 struct alignas(8) TwoFloats {
   float value[2];
 };
+struct alignas(8) TwoPairs {  // 4 bf16
+  uint32_t pair[2];
+};
 
 #define DEVICE __device__ __forceinline__
 #define UNROLL _Pragma("unroll")
@@ -142,6 +145,10 @@ DEVICE int64_t load_number(const int64_t* at) {
 DEVICE void store_number(int64_t* at, int64_t value) {
   asm volatile("st.relaxed.gpu.global.b64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
 }
+// A store that the host sees while the kernel runs.
+DEVICE void tell_host(int64_t* at, int64_t value) {
+  asm volatile("st.relaxed.sys.global.b64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
+}
 DEVICE bool claim_flag(uint32_t* at, uint32_t value) { return atomicCAS(at, 0u, value) == 0u; }
 
 // --- products ---
@@ -252,14 +259,6 @@ DEVICE uint32_t place_of_peer(const void* here, int rank) {
 #endif
   return there;
 }
-DEVICE void send(const float* here, float value, const uint64_t* barrier, int rank) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile(
-      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(place_of_peer(here, rank)),
-      "r"(__float_as_uint(value)), "r"(place_of_peer(barrier, rank))
-      : "memory");
-#endif
-}
 DEVICE void send_two_to(uint32_t place, float first, float second, uint32_t barrier) {  // places of a peer
 #if __CUDA_ARCH__ >= 900
   asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0], {%1, %2}, [%3];" ::"r"(place),
@@ -267,19 +266,15 @@ DEVICE void send_two_to(uint32_t place, float first, float second, uint32_t barr
                : "memory");
 #endif
 }
-DEVICE void send_two(const float* here, float first, float second, const uint64_t* barrier, int rank) {
-  send_two_to(place_of_peer(here, rank), first, second, place_of_peer(barrier, rank));
-}
-DEVICE void send_four(const float* here, const float (&value)[4], const uint64_t* barrier, int rank) {
+DEVICE void send_four_to(uint32_t place, const float (&value)[4], uint32_t barrier) {
 #if __CUDA_ARCH__ >= 900
-  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
-                   place_of_peer(here, rank)),
-               "r"(__float_as_uint(value[0])), "r"(__float_as_uint(value[1])), "r"(__float_as_uint(value[2])),
-               "r"(__float_as_uint(value[3])), "r"(place_of_peer(barrier, rank))
-               : "memory");
+  asm volatile(
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(place),
+      "r"(__float_as_uint(value[0])), "r"(__float_as_uint(value[1])), "r"(__float_as_uint(value[2])),
+      "r"(__float_as_uint(value[3])), "r"(barrier)
+      : "memory");
 #endif
 }
-
 DEVICE void ask_l2(const void* from, uint32_t bytes) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");

@@ -73,12 +73,12 @@ class Ring {
 
   // Asks for a set of a layer. Call it when its slots are free.
   DEVICE void ask(Set set, int layer) {
-    const int count = set >= FC ? counts_.inner : counts_.attention == 0 ? 0 : set == QKV ? counts_.attention - 1 : 1;
-    if (count == 0) return;
-    if (thread_index() == S::THREADS - 32)
-      copy_in(place_ + first_of(set) * S::TILE_BYTES, tile_at(layer * used_ + first_of(set)), count * S::TILE_BYTES,
-              full_ + set, first_out_);
+    if (set < FC && counts_.attention == 0) return;
     flying_ |= 1u << set;
+    if (thread_index() != S::THREADS - 32) return;
+    const int count = set >= FC ? counts_.inner : set == QKV ? counts_.attention - 1 : 1;
+    copy_in(place_ + first_of(set) * S::TILE_BYTES, tile_at(layer * used_ + first_of(set)), count * S::TILE_BYTES,
+            full_ + set, first_out_);
   }
   // The slots that layers use: the tiles of a layer.
   DEVICE int used() const { return used_; }

@@ -3,8 +3,8 @@
 // A cluster of blocks has a head, and a share of the MLP's hidden values. In a block, what one product gives is what the
 // next one needs: the block has DIMS channels of q, k, v and of the head's output, and its own hidden values. The next
 // product is then a part of the sum of all rows of x. The blocks of a cluster add up these parts, each of them RANK_ROWS
-// rows, and add the sums to words of all clusters. The blocks of that rank in each cluster wait for these words, and send
-// the rows to the peers of their cluster. So a layer has two exchanges among clusters: x after attention, and x.
+// rows, and add the sums to words of all clusters. Every block has all rows of x: each warp waits for the words of the columns
+// that it multiplies. So a layer has two exchanges among clusters: x after attention, and x.
 //
 // A product multiplies tiles with tensor products: weights are A, and B has the activations twice, as bf16 and what bf16
 // lost of them. Of wide tiles, each warp has a share of the columns, and a block adds the warps' sums in shared memory. Of
@@ -16,8 +16,8 @@
 
 template <class S>
 struct Shared {
-  alignas(16) uint32_t input[2][S::CHANNELS / 2];       // the row that is multiplied: as bf16, and what bf16 lost
-  alignas(16) float moments[S::CLUSTER * S::WARPS][2];  // sums for its norm, of each of their warps
+  alignas(16) uint32_t input[2][S::CHANNELS / 2];  // the row that is multiplied: as bf16, and what bf16 lost
+  alignas(16) float moments[2][S::WARPS][2];       // sums for its norm, of each warp; in two places as `sums`
   alignas(
       16) float sums[2][S::WARPS][S::GROUP * S::TILE_ROWS];  // products of each warp; groups take turns with two places
   alignas(16) float own[S::WARPS][3 * S::DIMS];              // q, k and v of this block, for each warp
@@ -29,7 +29,7 @@ struct Shared {
   uint32_t gave_up[2];         // whether a thread did, before a barrier; barriers take turns with two places
   uint64_t best[2][S::WARPS];  // largest logits: the block's, all blocks'
   uint64_t full[MOST_SLOTS + Ring<S>::BARRIERS];  // barriers of the ring
-  uint64_t row_sent, scores_sent, parts_sent;
+  uint64_t scores_sent, parts_sent;
   // Behind it: what the channels of each peer add to each score. Only launches that compute attention have it.
   typedef float Scores[S::CLUSTER][2 * S::ROUNDS * S::THREADS];
 };
@@ -63,12 +63,19 @@ class Step {
         block_(block_index()),
         head_(block_ / S::CLUSTER),
         rank_(block_ % S::CLUSTER),
-        pair_(rank_ * (S::RANK_ROWS / 2) + warp_ * S::PAIRS + (sums_rows() ? lane_ / 4 : 0)),
+        pair_(warp_ * (S::RANK_ROWS / 2) + (has_rows() ? 2 * lane_ : 0)),
         clusters_(call.blocks / S::CLUSTER),
         inner_(inner_tiles_of(block_, call.blocks)),
         vocabulary_((call.vocabulary + S::TILE_ROWS - 1) / S::TILE_ROWS, block_, call.blocks) {
+    const int summed = rank_ * (S::RANK_ROWS / 2) + warp_ * S::PAIRS + (sums_rows() ? lane_ / 4 : 0);
+    added_ = call.words + summed / 4 * LINE + summed % 4;
     sums_ = call.words + pair_ / 4 * LINE + pair_ % 4;
-    residual_ = call.words + 2 * SUM_WORDS;
+    const int row = 2 * (warp_ * S::PAIRS + (sums_rows() ? lane_ / 4 : 0));
+    own_parts_ =
+        reinterpret_cast<const TwoFloats*>(shared_.parts[0] + row % NARROW / 4 * 32 + row / NARROW * 4 + row % 4);
+    parts_there_ = place_of_peer(shared_.parts[rank_] + lane_, warp_);
+    parts_sent_there_ = place_of_peer(&shared_.parts_sent, warp_);
+    residual_ = call.words + 4 * S::CHANNELS;
     seen_ = residual_ + 2 * S::CHANNELS;
     best_words_ = seen_ + 4 * S::CHANNELS;
   }
@@ -95,11 +102,9 @@ class Step {
       ROLLED
       for (int i = 0; i < MOST_SLOTS + Ring<S>::BARRIERS; ++i) init_copy_barrier(shared_.full + i);
       shared_.gave_up[0] = shared_.gave_up[1] = 0;
-      init_copy_barrier(&shared_.row_sent);
       init_copy_barrier(&shared_.scores_sent);
       init_copy_barrier(&shared_.parts_sent);
       publish_copy_barriers();
-      expect_sent(&shared_.row_sent, ROW_BYTES);
       expect_sent(&shared_.parts_sent, PARTS_BYTES);
     }
     sync_block();
@@ -108,8 +113,8 @@ class Step {
                 memory_ + (attends ? BEFORE_RING<S, true> : BEFORE_RING<S, false>)-first * S::TILE_BYTES, shared_.full);
   }
   // Asks for the weights of a layer's attention, or of its MLP. Copies delay the words for which blocks wait. So a launch of
-  // many tokens asks when a warp has its rows of x, and waits only for the row of the cluster. All warps have loaded what lay
-  // in the slots: since then they met behind a product.
+  // many tokens asks when a warp has its rows of x. All warps have loaded what lay in the slots: since then they met behind a
+  // product.
   DEVICE void ask_attention(int layer) {
     if (layer == call_.layers) return;
     ring_.ask(QKV, layer);
@@ -160,16 +165,16 @@ class Step {
     return alive_;
   }
 
-  // What a lane needs of the vectors to take its pair of rows of x. It does not depend on activations, so a phase loads it
+  // What a lane needs of the vectors to take its two pairs of rows of x. It does not depend on activations, so a phase loads it
   // before it waits. A row's product with the normalised x is `scale` times (the product with (x - pivot) weights, less
   // `shift` times that with the weights), and that with the biases. The last two are packed behind the row's tile
   // (plan.py), so nothing waits for the mean before the product.
   struct Vectors {
-    uint32_t norm, bias;
+    TwoPairs norm, bias;
   };
   // The norm and the biases begin at these offsets; without biases (embed()) the second is that of the first.
   DEVICE Vectors vectors(int64_t norm, int64_t bias) const {
-    return {pairs(call_.vectors + norm)[pair_], pairs(call_.vectors + bias)[pair_]};
+    return {two_pairs(call_.vectors + norm), two_pairs(call_.vectors + bias)};
   }
   DEVICE Vectors vectors_of_middle(int layer) const { return vectors(vector(layer, 6), vector(layer, 5)); }
   // Those of x, with which layer `layer` begins: of the first layer after the last one the norm is ln_f.
@@ -200,42 +205,53 @@ class Step {
   }
 
   // --- x: what a phase waits for ---
-  // Embeds the token, and sends its row.
+  // Embeds the token.
   DEVICE void embed(const Vectors& with) {
     pivot_ = 0.0f;  // a token does not depend on those before it in the launch
-    const uint32_t token = pairs(call_.wte)[static_cast<int64_t>(token_) * (S::CHANNELS / 2) + pair_];
-    const uint32_t place = pairs(call_.wpe)[static_cast<int64_t>(position_) * (S::CHANNELS / 2) + pair_];
-    kept_[0] = low(token) + low(place);
-    kept_[1] = high(token) + high(place);
-    send_row(with);
+    const TwoPairs token = two_pairs(call_.wte + static_cast<int64_t>(token_) * S::CHANNELS);
+    const TwoPairs place = two_pairs(call_.wpe + static_cast<int64_t>(position_) * S::CHANNELS);
+    UNROLL
+    for (int i = 0; i < 2; ++i) {
+      kept_[2 * i] = low(token.pair[i]) + low(place.pair[i]);
+      kept_[2 * i + 1] = high(token.pair[i]) + high(place.pair[i]);
+    }
+    keep_row(with);
   }
-  // Waits for what all clusters add to x in a layer, by the MLP or by attention, and sends the rows.
-  DEVICE void add_x(int layer, const Vectors& with) { add_parts(OF_MLP, MLP, layer, with); }
-  DEVICE void add_middle(int layer, const Vectors& with) { add_parts(OF_ATTENTION, ATTENTION, layer, with); }
-  // Waits for the row that the peers send.
-  DEVICE void take_row(int layer) {
-    there_ &= wait_sent(&shared_.row_sent, ROW_BYTES, row_, ROW, layer);
-    row_ ^= 1;
+  // Waits for what all clusters add to this warp's columns of x in a layer, by the MLP or by attention.
+  DEVICE void add_x(int layer, const Vectors& with, const TwoWords& seen) { add_parts(OF_MLP, MLP, layer, with, seen); }
+  DEVICE void add_middle(int layer, const Vectors& with, const TwoWords& seen) {
+    add_parts(OF_ATTENTION, ATTENTION, layer, with, seen);
   }
+  // The first look at the words, behind all other loads: an earlier one comes too early, and delays those who add to them.
+  DEVICE TwoWords first_look(Sum of) const { return load_words(sums_of(of)); }
+  DEVICE bool complete(Sum of, const TwoWords& words) const { return complete(words, last_[of]); }
   // Leaves this lane's rows of x of layer `layer`, and the words that it has seen before the sums of that layer, to a later
   // launch, and takes them up there. A launch may run beside the one that leaves them, so they come as words with a tag. They
-  // take turns with two places, since all clusters read what the first one leaves.
+  // take turns with two places, since all blocks read what the first one leaves.
   DEVICE void leave_rows(Sum after, int layer) {
-    if (leaves())
-      publish_value(place_of_rows(after), tag_of(layer),
-                    static_cast<uint64_t>(as_bits(kept_[1])) << 32 | as_bits(kept_[0]));
+    if (!leaves()) return;
+    UNROLL
+    for (int i = 0; i < 2; ++i)
+      publish_value(place_of_rows(after) + 2 * i, tag_of(layer),
+                    static_cast<uint64_t>(as_bits(kept_[2 * i + 1])) << 32 | as_bits(kept_[2 * i]));
   }
   DEVICE void take_rows(Sum after, Phase from, int layer) {
-    const uint64_t both = left(place_of_rows(after), true, from, layer);
-    kept_[0] = as_float(static_cast<uint32_t>(both));
-    kept_[1] = as_float(static_cast<uint32_t>(both >> 32));
+    UNROLL
+    for (int i = 0; i < 2; ++i) {
+      const uint64_t both = left(place_of_rows(after) + 2 * i, true, from, layer);
+      kept_[2 * i] = as_float(static_cast<uint32_t>(both));
+      kept_[2 * i + 1] = as_float(static_cast<uint32_t>(both >> 32));
+    }
   }
   DEVICE void leave_seen(Sum of, int layer) {
-    if (leaves()) publish_value(place_of_seen(of, layer), tag_of(layer), last_[of]);
+    if (!leaves()) return;
+    UNROLL
+    for (int i = 0; i < 2; ++i) publish_value(place_of_seen(of, layer) + 2 * i, tag_of(layer), last_[of].word[i]);
   }
   // What the last token left for the first layer is there.
   DEVICE void take_seen(Sum of, Phase from, int layer) {
-    last_[of] = left(place_of_seen(of, layer), layer > 0, from, layer);
+    UNROLL
+    for (int i = 0; i < 2; ++i) last_[of].word[i] = left(place_of_seen(of, layer) + 2 * i, layer > 0, from, layer);
   }
 
   // The channels of this block in the cached rows that this thread attends to, except this token's row.
@@ -294,9 +310,12 @@ class Step {
     publish_parts(OF_ATTENTION, ATTENTION, layer);
   }
 
-  // What a block without a head does instead. It adds zeros to x: so nobody adds to x again before it has seen x.
-  DEVICE void no_attention() {
-    if (sums_rows() && lane_ % 4 == 0) add_word(sums_of(OF_ATTENTION), addend(0.0f, 0.0f));
+  // What a cluster without a head does instead: it adds zeros to x, when its blocks have seen x. So nobody adds to x again
+  // before all blocks have seen it.
+  DEVICE void no_attention(int layer) {
+    const float zeros[NARROW / 2][4] = {};
+    send_parts(zeros);
+    publish_parts(OF_ATTENTION, ATTENTION, layer);
   }
   // Computes this block's hidden values, and what they add to x.
   DEVICE void mlp(int layer, const Loaded<MOST_INNER>& fc, const Loaded<MOST_INNER>& tall) {
@@ -325,6 +344,8 @@ class Step {
   // columns is multiplied with two columns of B, the second with two others: the row as bf16, and what bf16 lost.
   // If the launch goes on with another token, asks for what it begins with.
   DEVICE void head(bool goes_on) {
+    keep_moments();
+    sync_block();  // a tile needs the whole row
     Packet x[HALF] = {};
     if (lane_ < 16) {
       const auto* const from =
@@ -396,7 +417,10 @@ class Step {
     token_ = static_cast<int>(0xffffffffu - static_cast<uint32_t>(best));
     ++position_;
     tag_ = tag;
-    if (block_ == 0 && thread_index() == 0) call_.ids[position_] = token_;
+    if (block_ == 0 && thread_index() == 0) {
+      call_.ids[position_] = token_;
+      tell_host(call_.told + position_, token_);
+    }
   }
 
   // Stores where the next launch goes on. Every block has read what this overwrites: choose() waited for a word of
@@ -426,11 +450,9 @@ class Step {
   static constexpr float QUERY_SCALE = 1.4426950408889634f / S::ROOT;  // log2(e) / sqrt(SIZE)
   static constexpr float MOST_WEIGHT = 1.2676506e30f;  // 2 to the power of 100: sums of values are finite
   static constexpr float NOTHING = -1e30f;             // below any score; finite, so that differences are numbers
-  static constexpr uint32_t ROW_BYTES = 4 * S::CHANNELS + 8 * S::CLUSTER * S::WARPS;
   static constexpr uint32_t PARTS_BYTES = 4 * S::CHANNELS;
-  static constexpr int LINE = 16;  // words of a line of L2, of which four are used
-  static constexpr int SUM_WORDS =
-      S::CHANNELS / 2 / 4 * LINE;  // what all clusters add to x, by attention or by the MLP
+  static constexpr int LINE = 16;                    // words of a line of L2, of which four are used
+  static constexpr int SUM_WORDS = 2 * S::CHANNELS;  // what all clusters add to x, by attention or by the MLP
 
   static DEVICE const Packet* packets(const uint16_t* at) { return reinterpret_cast<const Packet*>(at); }
   static DEVICE const uint32_t* pairs(const uint16_t* at) { return reinterpret_cast<const uint32_t*>(at); }
@@ -445,7 +467,12 @@ class Step {
   }
 
   // --- rows of x ---
-  // Four lanes have a pair of rows: those of the pairs of this warp, of the rows of this block's rank.
+  // A lane has two pairs of rows of x: the columns that this warp multiplies. All blocks have all rows.
+  DEVICE bool has_rows() const { return lane_ < S::RANK_ROWS / 4; }
+  DEVICE TwoPairs two_pairs(const uint16_t* row) const {
+    return *reinterpret_cast<const TwoPairs*>(pairs(row) + pair_);
+  }
+  // Of the sums of this block's rank, four lanes have a pair of rows.
   DEVICE bool sums_rows() const { return lane_ < 4 * S::PAIRS; }
   // What all clusters add to this lane's pair of rows, from the first token on. Words of four pairs lie in a line of L2 of
   // their own.
@@ -468,51 +495,65 @@ class Step {
     }
     return value_of(two);
   }
-  // Cluster 0 leaves words to later launches.
-  DEVICE bool leaves() const { return alive_ && head_ == 0 && lane_ % 4 == 0 && sums_rows(); }
+  // Block 0 leaves words to later launches.
+  DEVICE bool leaves() const { return alive_ && block_ == 0 && has_rows(); }
 
-  // Waits until all clusters have added to this lane's pair of rows.
-  DEVICE void add_parts(Sum of, Phase from, int layer, const Vectors& with) {
-    const uint64_t word = look(sums_of(of), last_[of], from, layer);
+  // Waits until all clusters have added to this lane's rows.
+  DEVICE void add_parts(Sum of, Phase from, int layer, const Vectors& with, const TwoWords& seen) {
+    const TwoWords words = look(sums_of(of), last_[of], seen, from, layer);
     sync_warp();
-    float two[2];
-    take_sums(word - last_[of], two[0], two[1]);
-    last_[of] = word;
-    kept_[0] += two[0] + low(with.bias);
-    kept_[1] += two[1] + high(with.bias);
-    send_row(with);
+    UNROLL
+    for (int i = 0; i < 2; ++i) {
+      float two[2];
+      take_sums(words.word[i] - last_[of].word[i], two[0], two[1]);
+      kept_[2 * i] += two[0] + low(with.bias.pair[i]);
+      kept_[2 * i + 1] += two[1] + high(with.bias.pair[i]);
+    }
+    last_[of] = words;
+    keep_row(with);
   }
-  // Looks at a word until all clusters have added to it since it was `before`.
-  DEVICE uint64_t look(const uint64_t* at, uint64_t before, Phase from, int layer) {
+  DEVICE bool complete(const TwoWords& words, const TwoWords& before) const {
+    return times_added(words.word[0] - before.word[0]) == clusters_ &&
+           times_added(words.word[1] - before.word[1]) == clusters_;
+  }
+  // Looks at two words until all clusters have added to them since they were `before`.
+  DEVICE TwoWords look(const uint64_t* at, const TwoWords& before, TwoWords words, Phase from, int layer) {
     watch_.reset();
-    uint64_t word = load_word(at);
-    while (times_added(word - before) != clusters_) {
+    while (!complete(words, before)) {
       if (!watch_.patient(from, layer)) {
         there_ = false;
         break;
       }
-      word = load_word(at);
+      words = load_words(at);
     }
-    return word;
+    return words;
   }
-  // Sends this warp's rows, scaled by the weights of a norm, to all blocks of the cluster. It sums differences from the mean
-  // of the last row that was normalised, so a row far from 0 loses few digits, and one pass is enough.
-  DEVICE void send_row(const Vectors& with) {
-    const float x[2] = {kept_[0] - pivot_, kept_[1] - pivot_};
-    const float scaled[2] = {x[0] * low(with.norm), x[1] * high(with.norm)};
-    const uint32_t most = packed(scaled[0], scaled[1]);
-    const uint32_t rest = packed(scaled[0] - low(most), scaled[1] - high(most));
-    if (sums_rows()) {  // of a pair's four lanes, two send each part
-      const float* const to = reinterpret_cast<const float*>(shared_.input[lane_ % 2]) + pair_;
-      const float part = as_float(lane_ % 2 ? rest : most);
-      UNROLL
-      for (int i = 0; i < S::CLUSTER; i += 2) send(to, part, &shared_.row_sent, i + lane_ / 2 % 2);
+  // Keeps this warp's columns, scaled by the weights of a norm, for its products. It sums differences from the mean of the last
+  // row that was normalised, so a row far from 0 loses few digits, and one pass is enough.
+  DEVICE void keep_row(const Vectors& with) {
+    TwoPairs most, rest;
+    moment_[0] = moment_[1] = 0.0f;
+    UNROLL
+    for (int i = 0; i < 2; ++i) {
+      const float x[2] = {kept_[2 * i] - pivot_, kept_[2 * i + 1] - pivot_};
+      const float scaled[2] = {x[0] * low(with.norm.pair[i]), x[1] * high(with.norm.pair[i])};
+      most.pair[i] = packed(scaled[0], scaled[1]);
+      rest.pair[i] = packed(scaled[0] - low(most.pair[i]), scaled[1] - high(most.pair[i]));
+      moment_[0] += x[0] + x[1];
+      moment_[1] = fmaf(x[0], x[0], fmaf(x[1], x[1], moment_[1]));
     }
-    float moment[2] = {x[0] + x[1], fmaf(x[0], x[0], x[1] * x[1])};
-    if (!sums_rows()) moment[0] = moment[1] = 0.0f;
-    add_lanes<16, 4>(moment);
-    if (lane_ < S::CLUSTER)
-      send_two(shared_.moments[rank_ * S::WARPS + warp_], moment[0], moment[1], &shared_.row_sent, lane_);
+    if (has_rows()) {
+      *reinterpret_cast<TwoPairs*>(shared_.input[0] + pair_) = most;
+      *reinterpret_cast<TwoPairs*>(shared_.input[1] + pair_) = rest;
+    } else {
+      moment_[0] = moment_[1] = 0.0f;
+    }
+    sync_warp();
+  }
+  // Leaves this warp's sums for the norm to the block; find_moments() adds them behind a barrier.
+  DEVICE void keep_moments() {
+    add_lanes<16, 1>(moment_);
+    if (lane_ == 0) *reinterpret_cast<TwoFloats*>(shared_.moments[turn_][warp_]) = TwoFloats{{moment_[0], moment_[1]}};
   }
 
   // --- products ---
@@ -551,7 +592,7 @@ class Step {
         tensor_product(sum[i], loaded.packet[2 * i][step], loaded.packet[2 * i + 1 < COUNT ? 2 * i + 1 : 2 * i][step],
                        x[step]);
     }
-    find_moments();
+    keep_moments();
     // what lies behind the tile of this lane's two rows
     const int own = lane_ / (S::TILE_ROWS / 2);
     const Packet constants = ring_.tiles(
@@ -566,6 +607,7 @@ class Step {
       }
     }
     meet();
+    find_moments();
     finish(constants);
     settle();
   }
@@ -583,17 +625,15 @@ class Step {
       found[i] = fmaf(scale_, fmaf(-shift_, as_float(constants.pair[2 * i]), part[0][i] + part[1][i]),
                       as_float(constants.pair[2 * i + 1]));
   }
-  // Finds the mean and the scale of the row that the peers sent.
+  // Finds the mean and the scale of the row.
   DEVICE void find_moments() {
     float sum[2] = {};
     UNROLL
-    for (int i = 0; i < S::CLUSTER * S::WARPS; i += 32) {
-      if (i + lane_ < S::CLUSTER * S::WARPS) {
-        const auto& two = reinterpret_cast<const TwoFloats&>(shared_.moments[i + lane_]);
-        sum[0] += two.value[0], sum[1] += two.value[1];
-      }
+    for (int i = 0; i < S::WARPS; i += 2) {
+      const Packet two = reinterpret_cast<const Packet&>(shared_.moments[turn_][i]);
+      sum[0] += as_float(two.pair[0]) + as_float(two.pair[2]);
+      sum[1] += as_float(two.pair[1]) + as_float(two.pair[3]);
     }
-    add_lanes<16, 1>(sum);
     constexpr float EACH = 1.0f / S::CHANNELS;
     shift_ = sum[0] * EACH;
     scale_ = rsqrtf(fmaxf(sum[1] * EACH - shift_ * shift_, 0.0f) + call_.epsilon);
@@ -616,11 +656,10 @@ class Step {
   // Sends what this block adds to x: to each peer its rows, which one warp has.
   DEVICE void send_parts(const float (&sum)[NARROW / 2][4]) {
     if (lane_ % 4) return;
-    const float* const to = shared_.parts[rank_] + lane_ / 4 * NARROW;
     UNROLL
     for (int i = 0; i < NARROW / 2; i += 2) {
       const float four[4] = {sum[i][0], sum[i][2], sum[i + 1][0], sum[i + 1][2]};
-      send_four(to + 2 * i, four, &shared_.parts_sent, warp_);
+      send_four_to(parts_there_ + 64 * i, four, parts_sent_there_);  // lanes side by side: four of NARROW rows of each
     }
   }
   // Adds up what the cluster adds to this warp's rows, and adds it to the words of all clusters.
@@ -629,15 +668,14 @@ class Step {
     parts_ ^= 1;
     if (sums_rows() && lane_ % 4 == 0) {
       float sum[2][2] = {};
-      const auto* const own = reinterpret_cast<const TwoFloats*>(shared_.parts[0]) + warp_ * S::PAIRS + lane_ / 4;
       UNROLL
       for (int i = 0; i < S::CLUSTER; ++i) {
-        const auto& two = own[i * (S::RANK_ROWS / 2)];
+        const auto& two = own_parts_[i * (S::RANK_ROWS / 2)];
         sum[i % 2][0] += two.value[0];
         sum[i % 2][1] += two.value[1];
       }
       const float two[2] = {sum[0][0] + sum[1][0], sum[0][1] + sum[1][1]};
-      add_word(sums_of(of), addend(two[0], two[1]));
+      add_word(added_ + of * SUM_WORDS, addend(two[0], two[1]));
       if (!addable(two[0]) || !addable(two[1])) claim_flag(call_.control + 1, 1u + TOO_LARGE + 16u * layer);
     }
   }
@@ -813,17 +851,21 @@ class Step {
   Ring<S> ring_;
   Watch watch_;
   const int warp_, lane_, block_, head_, rank_;  // head_ is the number of the cluster, with a head or without
-  const int pair_;                               // of rows of x: four lanes have one
+  const int pair_;                               // the first of this lane's two pairs of rows of x
   const uint32_t clusters_;
   const int inner_;  // tiles of both projections of the MLP
   const Part vocabulary_;
-  uint64_t *sums_, *residual_, *seen_, *best_words_;
+  const TwoFloats* own_parts_;               // what the first peer adds to this lane's pair of the rank's rows
+  uint32_t parts_there_, parts_sent_there_;  // places of the peer that has this warp's rows
+  uint64_t *added_, *sums_;  // words of a pair of this block's rank, to which it adds; of this lane's two pairs
+  uint64_t *residual_, *seen_, *best_words_;
   uint64_t* stamps_ = nullptr;
   uint32_t tag_ = 0, fault_ = 0;
-  uint32_t row_ = 0, scores_ = 0, parts_ = 0;  // parities of the barriers that count what peers send
+  uint32_t scores_ = 0, parts_ = 0;  // parities of the barriers that count what peers send
   int position_ = 0, token_ = 0, turn_ = 0;
-  uint64_t last_[2] = {};  // what this lane has seen of the sums of its rows
-  float kept_[2] = {};     // this lane's rows of x
+  TwoWords last_[2] = {};  // what this lane has seen of the sums of its rows
+  float kept_[4] = {};     // this lane's rows of x
+  float moment_[2] = {};   // their sums for the norm
   float pivot_ = 0.0f;     // the mean of the row that was normalised last
   float shift_ = 0.0f, scale_ = 0.0f;
   bool alive_ = true, there_ = true;
@@ -851,26 +893,24 @@ DEVICE void decode_part(const DecodeCall& call, Phase part, int layer, Begin beg
     const auto fc = step.load_fc();
     step.take_rows(OF_ATTENTION, ATTENTION, layer);
     step.take_seen(OF_ATTENTION, ATTENTION, layer);
-    step.add_middle(layer, vectors);
+    step.add_middle(layer, vectors, step.first_look(OF_ATTENTION));
     step.admit();
     step.leave_rows(OF_MLP, layer);
     step.leave_seen(OF_ATTENTION, layer + 1);
     const auto tall = step.load_tall();
-    step.take_row(layer);
     step.mlp(layer, fc, tall);
   } else {
     const auto take = [&](auto between) {
       if (layer) {
         step.take_rows(OF_MLP, MLP, layer - 1);
         step.take_seen(OF_MLP, MLP, layer - 1);
-        step.add_x(layer - 1, vectors);
+        step.add_x(layer - 1, vectors, step.first_look(OF_MLP));
       }
       step.admit();
       between();
       if (!layer) step.embed(vectors);
       if (part == ATTENTION) step.leave_rows(OF_ATTENTION, layer);
       if (layer) step.leave_seen(OF_MLP, layer);
-      step.take_row(layer);
     };
     if (part == HEAD) {
       take([] {});
@@ -887,7 +927,7 @@ DEVICE void decode_part(const DecodeCall& call, Phase part, int layer, Begin beg
       step.attention(layer, qkv, proj, rows);
     } else {
       take([] {});
-      step.no_attention();
+      step.no_attention(layer);
     }
   }
   step.drain();
@@ -909,55 +949,53 @@ DEVICE void decode_tokens(const DecodeCall& call) {
     ROLLED
     for (int layer = 0; layer < call.layers; ++layer) {
       const auto vectors = step.vectors_of_x(layer);
-      const auto take = [&] {
-        if (layer)
-          step.add_x(layer - 1, vectors);
-        else
-          step.embed(vectors);
+      const auto ask = [&] {
         step.ask_mlp(layer);
         if (layer == 0) step.ask_spare();
+      };
+      const auto take = [&](const TwoWords& seen) {
+        if (layer)
+          step.add_x(layer - 1, vectors, seen);
+        else
+          step.embed(vectors);
       };
       if (step.attends()) {
         auto rows = step.cached(layer);
         const auto qkv = step.load_qkv();
-        take();
         const auto proj = step.load_proj();
-        step.take_row(layer);
+        take(step.first_look(OF_MLP));
+        ask();
         step.stamp();
         step.attention(layer, qkv, proj, rows);
         if (!step.alive()) return;
       } else {
-        take();
-        step.take_row(layer);
+        take(step.first_look(OF_MLP));
+        ask();
         step.stamp();
-        step.no_attention();
+        step.no_attention(layer);
       }
       step.stamp();
       const auto middle = step.vectors_of_middle(layer);
       const auto fc = step.load_fc();
-      step.add_middle(layer, middle);
-      step.ask_attention(layer + 1);
       const auto tall = step.load_tall();
-      step.take_row(layer);
+      step.add_middle(layer, middle, step.first_look(OF_ATTENTION));
+      step.ask_attention(layer + 1);
       step.stamp();
       step.mlp(layer, fc, tall);
       if (!step.alive()) return;
       step.stamp();
     }
     step.ask_head();
-    step.add_x(call.layers - 1, step.vectors_of_x(call.layers));
-    step.take_row(call.layers);
+    step.add_x(call.layers - 1, step.vectors_of_x(call.layers), step.first_look(OF_MLP));
     step.stamp();
     step.head(goes_on);
     step.stamp();
   };
   ROLLED
-  for (int token = 0; token < call.tokens; ++token) {  // after a fault, too: the peers wait for this block
+  for (int token = 0; token < call.tokens; ++token) {
     step.begin_stamps(token);
     if (step.alive()) decode(token + 1 < call.tokens);
-    arrive_at_cluster();  // this block has read the row, so the peers may send the next one
     if (step.alive()) step.choose();
-    wait_for_cluster();
     step.stamp();
   }
   for (const Sum of : {OF_ATTENTION, OF_MLP}) step.leave_seen(of, 0);

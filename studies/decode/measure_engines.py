@@ -14,7 +14,7 @@
 """
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -32,6 +32,7 @@ EAGER, GRAPH, FEW, PERSISTENT = "eager", "graph", "few", "persistent"
 ENGINES = (EAGER, GRAPH, FEW, PERSISTENT)
 MOST_BATCH = 8
 _WARM_UP = 3
+LOOKS = 4096  # at a token that has not come, before the host asks whether the kernels still run
 GREEDY = Sampling()
 
 
@@ -154,6 +155,30 @@ class Engine:
     def step(self) -> None:
         """Enqueue the step of one token. Raises: as `decode`."""
         self.decode(1)
+
+    def stream(self, tokens: int) -> Iterator[int]:
+        """Decode `tokens` tokens of one sequence, and yield each as soon as the host sees it: the kernels do not wait.
+
+        Of an engine that launches each step alone, the host waits for each.
+        Raises: as `decode`; InputError if a kernel reported an error.
+        """
+        told, first = getattr(self.program, "told", None), self.length
+        if told is None or self.graph is not None:
+            for _ in range(tokens):
+                self.step()
+                yield int(self.state.token)
+            return
+        told[first : first + tokens] = -1
+        self.decode(tokens)
+        ended = torch.cuda.Event()
+        ended.record()
+        for place in range(first, first + tokens):
+            looks = 0
+            while told[place] < 0:
+                looks += 1
+                if looks % LOOKS == 0 and ended.query() and told[place] < 0:
+                    self.check()
+            yield int(told[place])
 
     def force(self, ids: Any) -> None:
         """Replace the newest token of each sequence by `ids` (B,), to run a given text token by token."""

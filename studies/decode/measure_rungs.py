@@ -115,17 +115,23 @@ class Steps:
 
 
 class Many(Steps):
-    """An engine of ours that decodes many tokens a launch; the timed tokens are one `decode`."""
+    """An engine of ours that decodes many tokens a launch; the timed tokens are one `decode`, or one `stream`."""
 
     def __init__(self, shared: Shared, engine: Engine) -> None:
         super().__init__(shared, lambda: engine.prefill(shared.prompt), engine.step)
         self._engine = engine
 
     def token_ns(self) -> float:
+        return self._time_all(lambda: self._engine.decode(self._shared.tokens))
+
+    def seen_ns(self) -> float | None:
+        return self._time_all(lambda: list(self._engine.stream(self._shared.tokens)))
+
+    def _time_all(self, run: Callable[[], object]) -> float:
         self.start()
         self._shared.wait()
         started = time.perf_counter_ns()
-        self._engine.decode(self._shared.tokens)
+        run()
         self._engine.check()
         return (time.perf_counter_ns() - started) / self._shared.tokens
 

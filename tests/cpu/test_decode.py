@@ -68,6 +68,13 @@ def test_steps_give_the_tokens_of_the_model(config: GPT2Config, batch: int) -> N
     assert torch.equal(on_cpu(weights, batch=batch).generate(ids, config.n_positions - 5), expected)
 
 
+def test_a_host_that_reads_along_sees_every_token() -> None:
+    engine, ids = on_cpu(peaked_weights(SMALL)), prompt(SMALL, 1, 3)
+    text = engine.generate(ids, 9)
+    engine.prefill(ids)
+    assert list(engine.stream(8)) == text[0, 4:].tolist()
+
+
 def test_bfloat16_runs_and_stays_near_float32() -> None:
     weights, ids = load_weights("random", 0, SMALL), prompt(SMALL, 1, 20)
     got = logits_of(on_cpu(weights, dtype="bfloat16"), ids, 4)

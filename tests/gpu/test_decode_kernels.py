@@ -89,6 +89,14 @@ def test_scores_far_above_that_of_the_token_itself_are_right(name: str, weights:
     assert said.good
 
 
+@pytest.mark.parametrize("name", ENGINES)
+def test_a_host_that_reads_along_sees_every_token(name: str, weights: Weights) -> None:
+    engine = opened(name, weights)
+    text = engine.generate(prompt(16), 50)
+    engine.prefill(prompt(16))
+    assert list(engine.stream(49)) == text[0, 17:].tolist()
+
+
 def test_all_blocks_of_a_launch_are_resident() -> None:
     blocks = device.gpu_library().resident_blocks(device.PERSISTENT_SLOTS)
     gpu = gpu_at_hand()
