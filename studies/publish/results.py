@@ -104,7 +104,8 @@ def _tokens(gpus: Sequence[Runs]) -> Iterable[str]:
     if said:
         yield (
             "**One token of GPT-2**: our persistent kernel and Hugging Face's compiled step in a CUDA graph "
-            f"(bfloat16, batch 1, mean context 256). {' '.join(said)} ([rung by rung](kernels/decode/README.md))."
+            f"(bfloat16, batch 1, mean context 256). {' '.join(said)} ([rung by rung](kernels/decode/README.md), "
+            "[today's kernels](kernels/decode/README.md#since-then))."
         )
 
 
