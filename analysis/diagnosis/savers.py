@@ -269,37 +269,40 @@ def _replayed(view: View, one: Proposal) -> Saver:
         high = max(min(found.high, one.time_ns / view.step.told_ns + savings.ERROR), 0.0)
         part = Saving(None, high)
         return Saver(one, Saving(None, high * view.step.told_ns), part, part, replay=found)
-    room = max(_room(view, one, found.made), found.low)
+    room, most_ns = _room(view, one, found.made)
+    room = max(room, found.low)
     part = as_built(one.kind, found.low, min(found.high, room), room if built is None else min(built, room), best)
     full = dict(view.parts.busy_parts).get("gpu_busy", 0) >= FULL * view.parts.wall_ns and group(one.kind) == "host"
     if not view.step.bare_known and 0.0 < (part.low or 0.0) < (HIDDEN if full else CLEAR):
         part = Saving(0.0, part.high)
-    return Saver(one, _of(view, part), part, Saving(found.low, found.high), replay=found)
+    return Saver(one, _of(view, part, most_ns), part, Saving(found.low, found.high), replay=found)
 
 
-def _room(view: View, one: Proposal, after: Graph) -> float:
-    """Return the largest share of a step that a change can save. `after`: the step with it.
+def _room(view: View, one: Proposal, after: Graph) -> tuple[float, float]:
+    """Return the most that a change can save: the share of a step, and the time. `after`: the step with it.
 
-    A change that only makes operations of one process faster saves at most their time, which no profiler lengthens. One
-    that shortens no kernel leaves the time of the busiest stream in kernels, unless its fix may also merge them. A fix
-    of copies or layouts may rid other kernels of work as well, and one of sets of memory saves no more than these and
-    the work of the host that goes with them. Calls of the driver (DRIVER) take much longer in some runs.
+    A change that only makes operations of one process faster saves at most their time, which no profiler lengthens. So
+    its share is larger in a step without a profiler. One that shortens no kernel leaves the time of the busiest stream
+    in kernels, unless its fix may also merge them. A fix of copies or layouts may rid other kernels of work as well,
+    and one of sets of memory saves no more than these and the work of the host that goes with them. Calls of the
+    driver (DRIVER) take much longer in some runs.
     """
     wall, graph = view.step.told_ns, view.graph
+    bare = min(view.step.bare_ns) if view.ranks == 1 else wall
     if one.most_ns is not None:
-        return one.most_ns / wall
+        return min(one.most_ns / bare, 1.0), one.most_ns
     shorter = (after.o_duration < graph.o_duration) | (after.o_stream != graph.o_stream)
     if one.best_ns is not None or one.kind in DRIVER:
-        return 1.0
+        return 1.0, wall
     if (shorter & view.kernels).any():
         alone = view.ranks == 1 and all(np.array_equal(getattr(graph, name), getattr(after, name)) for name in AROUND)
-        return (
-            min(savings.busiest_ns(graph, graph.o_duration * shorter) / min(view.step.bare_ns), 1.0) if alone else 1.0
-        )
+        most = savings.busiest_ns(graph, graph.o_duration * shorter) if alone else wall
+        return min(most / bare, 1.0), most
     room = without_kernels(view.step)
     if shorter.any() and (graph.o_kind[shorter] == "memset").all():
-        return min(room, (one.time_ns + of_host_ns(view, after)) / min(view.step.bare_ns))
-    return room
+        most = one.time_ns + of_host_ns(view, after)
+        return min(room, most / min(view.step.bare_ns)), min(room * wall, most)
+    return room, room * wall
 
 
 def without_kernels(step: savings.Step) -> float:
@@ -307,8 +310,9 @@ def without_kernels(step: savings.Step) -> float:
     return 1 - kernels_ns(step.told) / step.told_ns + AGAIN
 
 
-def _of(view: View, part: Saving) -> Saving:
-    return Saving((part.low or 0.0) * view.step.told_ns, (part.high or 0.0) * view.step.told_ns)
+def _of(view: View, part: Saving, most_ns: float) -> Saving:
+    low, high = ((end or 0.0) * view.step.told_ns for end in (part.low, part.high))
+    return Saving(low, max(min(high, most_ns), low))
 
 
 def weight(view: View, one: Saver) -> float:
@@ -363,9 +367,10 @@ def _later(view: View, opened: Sequence[Opened], rest: Sequence[Saver]) -> list[
         if saved.middle >= WORTH:
             part = as_built(one.proposal.kind, saved.low, saved.high)
             named = _named_ns(view, one.proposal, one.replay, bases) / told_ns
-            most = min(1 - first.low, _room(view, one.proposal, made), named)
+            room, most_ns = _room(view, one.proposal, made)
+            most = min(1 - first.low, room, named)
             low, high = min((part.low or 0.0) * left, 1 - first.high), min((part.high or 0.0) * left, most)
-            later = _of(view, Saving(low if low <= high else 0.0, high))
+            later = _of(view, Saving(low if low <= high else 0.0, high), most_ns)
             found.append((saved.middle, replace(one, later_ns=later, after=first.key, opens_ns=0.0)))
     return [saver for _, saver in sorted(found, key=lambda item: -item[0])]
 

@@ -310,6 +310,19 @@ def test_no_change_saves_the_kernels_that_it_leaves_and_no_fused_one_more_than_i
     assert told.savers[0].saves_frac == Saving(change.low, pytest.approx(high))
 
 
+@pytest.mark.parametrize(("more", "high"), [({}, 0.2), ({"most_ns": 90.0}, 0.18)])
+def test_faster_kernels_save_no_more_than_they_take_of_a_step_that_a_profiler_lengthens(
+    asked: list[Proposal], monkeypatch: pytest.MonkeyPatch, more: dict[str, float], high: float
+) -> None:
+    """The first kernel takes 100 ns, of 1000 with the profiler and perhaps 500 without."""
+    monkeypatch.setattr(savers, "as_built", lambda kind, *part: Built(0.0, 1.0, 2.0, 0.0).of(*part))
+    asked.append(proposal("precision", Shortens(0.05, 0.15), **more))
+    one = on_step(launches(100.0, 200.0))
+    (told,) = answer(replace(one, step=replace(one.step, bare_ns=(1000.0, 500.0)))).replayed
+    assert told.saves_frac.high == pytest.approx(high)
+    assert told.saves_ns.high == more.get("most_ns", 100.0)
+
+
 @pytest.mark.parametrize(
     ("kind", "gap", "low", "high"),
     [
@@ -410,8 +423,9 @@ def test_what_is_built_saves_less_or_more_than_what_is_replayed(
     assert (found.low, found.high) == pytest.approx(built)
     better = max(high, min(0.75, 2 * high)) if low >= 0.01 else high
     assert Built(0.1, 0.15, 1.3, 0.0).of(low, high, most, 0.75) == Built(0.1, 0.15, 1.3, 0.0).of(low, better, most)
-    assert savers._of(on_step(), Saving(*built)) == Saving(built[0] * 1000, built[1] * 1000)
-    assert savers._of(on_step(), Saving(0.0, 0.0)) == Saving(0.0, 0.0)
+    assert savers._of(on_step(), Saving(*built), 1000.0) == Saving(built[0] * 1000, built[1] * 1000)
+    assert savers._of(on_step(), Saving(0.2, 0.4), 300.0) == Saving(200.0, 300.0)
+    assert savers._of(on_step(), Saving(0.0, 0.0), 1000.0) == Saving(0.0, 0.0)
 
 
 @pytest.mark.parametrize(("cut", "ends"), [(0.0, (0.5, 1.0)), (0.5, (0.365, 0.865)), (1.0, (0.3, 0.8))])

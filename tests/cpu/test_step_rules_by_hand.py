@@ -26,6 +26,7 @@ from analysis.diagnosis.step_rules import (
 from analysis.diagnosis.step_rules.view import Proposal, View
 from analysis.diagnosis.vocabulary import library_of
 from analysis.formats.report import Confidence
+from analysis.hardware.devices import find_device
 from analysis.replay.graph import NONE, OPERATION, STREAM
 from tests.by_hand import bools, graph, view
 
@@ -383,6 +384,12 @@ def test_products_in_fp32_of_a_hundredth_of_the_step_are_a_finding(name: str, ns
         times = [change(base, share).o_duration[0] / ns for share in (0.0, 0.5, 1.0)]
         assert times == pytest.approx([0.6, 0.375, 0.15])
         assert ("cudnn.allow_tf32" in one["precision"].do) is ("dgrad" in name)
+        assert one["precision"].most_ns == pytest.approx((1 - 1 / 16 + 0.02) * ns)  # a faster product takes time, too
+
+
+@pytest.mark.parametrize(("name", "left"), [("NVIDIA H200", 67 / 989.5), ("NVIDIA A100-SXM4-40GB", 1 / 16), ("", 1 / 16), ("Tesla P100-PCIE-16GB", 1 / 16)])  # fmt: skip
+def test_the_rates_of_a_gpu_leave_a_part_of_a_product(name: str, left: float) -> None:
+    assert kernels._rates(find_device(name) if name else None) == pytest.approx(left, rel=0.01)
 
 
 def test_convolutions_of_jax_need_no_switch_of_pytorch() -> None:

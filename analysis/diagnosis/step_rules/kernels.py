@@ -20,7 +20,7 @@ from analysis.formats import intervals, symbols
 from analysis.formats.words import count_of, duration, share
 from analysis.fusion.opmap import ELEMENTWISE, is_matrix, kind_of_kernel
 from analysis.fusion.plan import spelled_out
-from analysis.hardware.devices import has_fp64, has_tf32
+from analysis.hardware.devices import Device, has_fp64, has_tf32
 from analysis.replay import changes
 from analysis.replay.graph import Bools, Graph, rows_by
 
@@ -37,6 +37,7 @@ FILL = 0.25  # share of the GPU's threads that a small grid fills at most
 ROUNDS = 3  # of a loop at least: fewer may be calls of one operation
 READS = 0.5  # of the step: with fewer, tables and matrices in FP32 are not what the step is for
 TENSOR_CORES = (0.6, 0.15)  # time of an FP32 product with TF32 or 16 bits: small products, large ones
+RATES = 1 / 16  # rate in FP32 over that of the tensor cores, if the GPU is unknown: that of an A100
 HALVES = (0.75, 0.45)  # time of a kernel with half as wide values: a part of it computes in both types
 NARROW_READS = (0.9, 0.5)  # the same of one that reads a table: short rows leave sectors half empty
 _FP32 = re.compile(
@@ -126,8 +127,16 @@ def _precision(view: View) -> Iterator[Proposal]:
             title=title.format(count_of(count, what), "s" if round(count) <= 1 else ""),
             sentence=f"{said} take {duration(time)} of each step.", change=narrow,
             count=count, time_ns=time, lossy=True, wrong_if=f"the results need the precision of {needs}",
+            most_ns=(1 - _rates(view.device) + AGAIN) * time if what == "product" and view.ranks == 1 else None,
             do=f"{do('precision', by)}." if by else "",
         )  # fmt: skip
+
+
+def _rates(device: Device | None) -> float:
+    """Return the rate in FP32 over that of the fastest tensor cores: a product takes no smaller part of its time."""
+    fast = [device.rate(form) or 0.0 for form in ("tf32", "fp16", "bf16")] if device else []
+    own = device.fp32_flop_per_s if device else None
+    return min(own / max(fast), TENSOR_CORES[1]) if own and any(fast) else RATES
 
 
 def _of_doubles(view: View, doubles: Bools) -> Bools:
