@@ -30,6 +30,7 @@ from analysis.formats.words import duration, share
 from analysis.replay.changes import kernels_ns
 
 LARGEST = 3  # parts of the start-up
+WORKING = ("gpu_busy", "copies", "communication", "rank_wait")  # parts of a step in which its GPU does not idle
 NAMED = 1.01  # times the time that a finding names: what goes besides is worth a sentence
 OTHERS = 0.1  # of a step: faster kernels alone do not shorten such a part
 AT_ROOF = 0.8  # of a roof: few kernels of libraries reach more
@@ -179,8 +180,10 @@ def _beside(answer: StepAnswer, one: Saver) -> str:
         bool(proposal.better) and group(proposal.kind) == "host" and high > view.step.told_ns - kernels_ns(view.graph)
     )
     if proposal.change is None or (high <= proposal.time_ns and not fewer):
-        return ""
+        return _of_bare(answer, one)
     host = of_host_ns(view, proposal.change(view.graph, 1.0))
+    if group(proposal.kind) != "host":  # of which the GPU works for a part
+        host = min(host, sum(ns for part, ns in view.parts.busy_parts if part not in WORKING))
     named = max(proposal.time_ns, host) if group(proposal.kind) == "host" else proposal.time_ns + host
     told = ""
     if named > NAMED * proposal.time_ns and high > proposal.time_ns:
@@ -188,7 +191,23 @@ def _beside(answer: StepAnswer, one: Saver) -> str:
     best = one.later_ns is None and one.high > ((one.replayed or one.saves_frac).high or 0.0)
     if fewer or (proposal.better and best):
         return f"{told} The high end also takes {proposal.better}."
-    return told + (_FURTHER if high > further(proposal.kind) * max(named, proposal.most_ns or 0.0) else "")
+    least = further(proposal.kind) if group(proposal.kind) == "host" else NAMED
+    return told + (_FURTHER if high > least * max(named, proposal.most_ns or 0.0) else "")
+
+
+def _of_bare(answer: StepAnswer, one: Saver) -> str:
+    """Return of which step a share is that is larger than the time says, as a sentence; "" if it is not."""
+    step, high = answer.view.step, one.saves_ns.high or 0.0
+    larger = (
+        one.proposal.change is not None
+        and one.later_ns is None
+        and (one.saves_frac.high or 0.0) * step.told_ns > NAMED * high
+    )
+    return (
+        f" Without the profiler the step may take {duration(min(step.bare_ns))}: of that is the share."
+        if larger
+        else ""
+    )
 
 
 def _bound_by(answer: StepAnswer, one: Saver) -> str:

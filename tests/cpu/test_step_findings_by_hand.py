@@ -98,6 +98,26 @@ def test_what_saves_more_than_the_idle_time_also_takes_other_kernels(high: float
     assert found.sentence == f"{kind}.{said}"
 
 
+def test_a_share_that_is_larger_than_its_time_says_of_which_step_it_is() -> None:
+    one = saver("precision", 0.1, 0.2)
+    one = replace(one, saves_ns=Saving(100.0, 150.0), proposal=replace(one.proposal, time_ns=160.0))
+    (found,) = claims([told(one)])
+    assert found.sentence == "precision. Without the profiler the step may take 1 µs: of that is the share."
+
+
+@pytest.mark.parametrize(("high", "more"), [(0.44, ""), (0.5, step_findings._FURTHER)])
+def test_what_goes_with_a_copy_is_not_the_time_in_which_the_gpu_works(high: float, more: str) -> None:
+    """Without a copy of 400 ns the host waits no more for kernels; the GPU idles for 40 ns of the step."""
+    one = saver(
+        "pageable_copy", 0.2, high, change=lambda one, share: replace(one, c_gap=one.c_gap * 0, c_own=one.c_own * 0)
+    )
+    one = replace(one, proposal=replace(one.proposal, time_ns=400.0))
+    busy = {"gpu_busy": 560, "copies": 400, "launching": 40}
+    (found,) = claims([told(one, one=graph([{"gap": 500.0}, {}], [{}, {}]), busy=busy)])
+    said = " Calls, waits and work of the host that go with it take 0.04 µs."
+    assert found.sentence == f"pageable_copy.{said}{more}"
+
+
 # What a step is
 
 
