@@ -140,9 +140,9 @@ def read(file: Path) -> pd.DataFrame:
     return pd.DataFrame([row[1:] for row in rows], pd.Index([row[0] for row in rows]), columns[1:], np.float64)
 
 
-def odds(scores: Floats) -> Floats:
+def odds(scores: Floats, sober: float = SOBER) -> Floats:
     """Return likelihoods whose sum over the last axis is 1, from the scores of a linear discriminant."""
-    found = np.exp((scores - scores.max(axis=-1, keepdims=True)) / SOBER)
+    found = np.exp((scores - scores.max(axis=-1, keepdims=True)) / sober)
     return np.asarray(found / found.sum(axis=-1, keepdims=True))
 
 

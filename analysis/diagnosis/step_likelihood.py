@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 FILE = Path(__file__).with_name("step_likelihood.json")
 SMALL = 65_536.0  # bytes
 HALF = 0.5  # of the GPU: fewer blocks leave much of it idle
+SOBER = 16.0  # see likelihood.SOBER: shares are right about as often as they say on sets left out
 TRUST = 0.5  # the power of a likelihood: the rule and its saving saw the same timeline. 0.25 to 1 order sets alike
 RANKS = (PartKind.COMMUNICATION, PartKind.RANK_WAIT)  # too few programs of several ranks are known to weigh these
 LIBRARIES = ("pytorch", "jax", "cupy", "cuda")
@@ -145,7 +146,8 @@ def weighed(found: Mapping[str, float], table: pd.DataFrame) -> dict[str, float]
     rows = table.drop(index="bias")
     values = np.array([found[name] for name in rows.index])
     z = likelihood.scaled(values, rows["mean"].to_numpy(), rows["spread"].to_numpy())
-    odds = likelihood.odds(z @ rows.iloc[:, 2:].to_numpy() + table.loc["bias"].iloc[2:].to_numpy(np.float64))
+    scores = z @ rows.iloc[:, 2:].to_numpy() + table.loc["bias"].iloc[2:].to_numpy(np.float64)
+    odds = likelihood.odds(scores, SOBER)
     return dict(zip(table.columns[2:], odds.tolist(), strict=True))
 
 
