@@ -5,7 +5,6 @@ bytes of a step (weights and cache, contract.Sizes) at the read bandwidth; in a 
 speed. `ours` names engines of studies/decode.
 
     python -m kernels.decode.rungs               prints the table of README.md
-    python -m kernels.decode.rungs --sources     prints sources.toml: what identifies the kernels that the rungs run now
 
 This module needs neither torch nor a GPU.
 """
@@ -116,16 +115,12 @@ def kernels_now() -> str:
     return objects.fingerprint(Path(__file__).with_name("decode.cu"))
 
 
-def sources() -> str:
-    """Return sources.toml, from which the pages know whether kernels have changed since they were measured."""
-    return "".join(f'{name} = "{kernels_now()}"\n' for name in KERNELS)
-
-
 def main() -> None:
-    """Print the table, or sources.toml."""
-    parser = argparse.ArgumentParser(prog="python -m kernels.decode.rungs", description="Print the table of README.md.")
-    parser.add_argument("--sources", action="store_true", help="print sources.toml instead")
-    print(sources() if parser.parse_args().sources else f"{table()}\n", end="")
+    """Print the table."""
+    argparse.ArgumentParser(
+        prog="python -m kernels.decode.rungs", description="Print the table of README.md."
+    ).parse_args()
+    print(table())
 
 
 if __name__ == "__main__":
