@@ -25,7 +25,7 @@ from analysis.formats import symbols
 from analysis.formats.report import Confidence, Saving
 from analysis.formats.words import duration, share
 from analysis.hardware.devices import has_tf32
-from analysis.hardware.metrics import catalogue
+from analysis.hardware.metrics import catalogue, columns_by_name
 from analysis.tables.attribution import UNATTRIBUTED
 from analysis.tables.declare import Facts, part
 from analysis.tables.host import CUDA
@@ -181,10 +181,10 @@ def _in_words(number: str) -> str:
     """Return a number of the evidence with its unit and the words of the catalogue: `waves = 2 (grid over …)`."""
     label, _, value = number.partition(" = ")
     name = label.removesuffix(" (derived)")
-    amount, columns = float(value), {one.name: one for one in catalogue()[0]}
+    amount, column = float(value), columns_by_name().get(name)
     stall = name.removeprefix("stall_") if name.startswith("stall_") else ""
-    unit = columns[name].unit if name in columns else catalogue()[1].unit if stall else ""
-    why = f"warps that wait {STALLS[stall]}" if stall in STALLS else columns[name].why if name in columns else ""
+    unit = column.unit if column else catalogue()[1].unit if stall else ""
+    why = f"warps that wait {STALLS[stall]}" if stall in STALLS else column.why if column else ""
     if name.endswith("_frac") or name.startswith("sampled_kernels."):
         said = share(amount)
     elif unit == "ns":

@@ -98,6 +98,12 @@ def catalogue() -> tuple[tuple[Column, ...], Stalls]:
     return tuple(itertools.starmap(_column, data["column"].items())), _stalls(data["stall"])
 
 
+@cache
+def columns_by_name() -> dict[str, Column]:
+    """Return the columns of the catalogue by their names."""
+    return {column.name: column for column in catalogue()[0]}
+
+
 def _column(name: str, row: dict[str, Any]) -> Column:
     unit = row.get("unit") or next(unit for end, unit in _UNITS.items() if name.endswith(end))
     return Column(name, row["question"], unit, row["why"], row["source"], tuple(map(_way, row["from"])))
@@ -213,13 +219,12 @@ def column_metrics(cc: str, names: Sequence[str]) -> list[str]:
     """
     arch = architecture(cc)
     check_names((), names)
-    known = {column.name: column for column in catalogue()[0]}
     metrics: list[str] = []
     for name in names:
         if name == "stalls":
             metrics += [*_stall_metrics(arch, deep=True), "smsp__inst_issued.sum"]
         else:
-            way = next((way for way in known[name].ways if way.holds_on(arch)), None)
+            way = next((way for way in columns_by_name()[name].ways if way.holds_on(arch)), None)
             metrics.extend(way.needed() if way else ())
     return list(dict.fromkeys(metrics))
 
@@ -291,7 +296,7 @@ def _stalls_of_shares(counters: pd.DataFrame) -> dict[str, Any]:
 def _seconds(counters: pd.DataFrame) -> Any:
     """Return the duration of each launch in seconds; None if the capture has no durations."""
     seconds: Any = None
-    for way in next(column.ways for column in catalogue()[0] if column.name == "duration_ns"):
+    for way in columns_by_name()["duration_ns"].ways:
         if all(name in counters for name in way.needed()):
             values = _compute(way, counters) * 1e-9
             seconds = values if seconds is None else seconds.fillna(values)
