@@ -1,10 +1,9 @@
 """Weigh all counters of a kernel at once: how likely is each cause, given what kernels of known causes look like?
 
 Each quantity is a share or a ratio of two counts, so that it means the same on any GPU and for any size. For each,
-likelihood.json has its mean and spread over the kernels with a known cause, and its weight for each cause. The weights
-are those of a linear discriminant: causes differ in their means and share one covariance, which is shrunk halfway to a
-multiple of the identity. `tests/answer_key/kernels/fit.py` computes the file, and how right it is on sets that it left
-out. A quantity that is not known has no weight.
+likelihood.json has its mean and spread over known kernels, and its weight for each cause and for `nothing`: those of a
+logistic regression. `tests/answer_key/kernels/fit.py` computes the file, and how right it is on sets left out. A
+quantity that is not known has no weight.
 """
 
 import json
@@ -20,11 +19,8 @@ from analysis.diagnosis.kernel_rules.quantities import LINE, RESOURCES, WIDEST, 
 
 FILE = Path(__file__).with_name("likelihood.json")
 FARTHEST = 4.0  # spreads: a stranger value says no more
-# Kernels of one set resemble each other, and quantities depend on each other, so the odds of a linear discriminant are
-# too large. Their logarithms over 16 make shares right about as often as they say on sets left out. Over 8, and with
-# causes that no rule found from 0.55 on (0.36), the rules of the day would have named 175 causes (169) of 208 at the
-# first looks at kernels_7 to kernels_10, and 137 (135) of 159 with all metrics. Chosen among 36 after these looks.
-SOBER = 8.0
+NOTHING = "nothing"  # the class of kernels that nobody makes faster
+SOBER = 1 / 0.7  # kernels of one set resemble each other, so the logarithms of the odds are too large: see judge.py
 WAITS = (
     "long_scoreboard", "short_scoreboard", "mio_throttle", "lg_throttle", "wait", "barrier", "math_pipe_throttle",
     "membar", "drain", "imc_miss", "no_instruction", "branch_resolving", "dispatch_stall", "gmma", "not_selected",
@@ -141,7 +137,7 @@ def read(file: Path) -> pd.DataFrame:
 
 
 def odds(scores: Floats, sober: float = SOBER) -> Floats:
-    """Return likelihoods whose sum over the last axis is 1, from the scores of a linear discriminant."""
+    """Return likelihoods whose sum over the last axis is 1, from the logarithms of odds."""
     found = np.exp((scores - scores.max(axis=-1, keepdims=True)) / sober)
     return np.asarray(found / found.sum(axis=-1, keepdims=True))
 

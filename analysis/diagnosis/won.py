@@ -16,9 +16,9 @@ import numpy as np
 from analysis.formats.report import Saving
 
 FILE = Path(__file__).with_name("won.toml")
-# Chosen after a look at left-out counts, among 1 to 2 spreads: so nine in ten are above the low end, and 98 % below the
-# high end
-BELOW, ABOVE = 1.3, 2.0  # spreads from the mean
+# Chosen after the first look at kernels_11, where fits to earlier sets replay kernels_7 to kernels_11: nine in ten are
+# above the low end, and 99 % below the high end. 2.0 above, as before, held 97 %, and 93 to 96 % at the last looks.
+BELOW, ABOVE = 1.3, 2.6  # spreads from the mean
 
 
 class Won(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -130,7 +130,7 @@ def test_what_is_not_known_of_a_capability_names_no_cause(half: pd.DataFrame, de
     assert other is not None
     found = judge(half, other)
     told = [one for row in range(len(half)) for one in found.of(row)]
-    assert all(one.sure <= 0.5 for one in told if one.defect in ("pointer_chasing", "global_atomics_one_address"))
+    assert all(one.weighed for one in told if one.defect in ("pointer_chasing", "global_atomics_one_address"))
     assert all(0 <= one.gain < 1 for row in range(len(half)) for one in found.of(row))
     assert _unsettled(found, 0).endswith(f"not known of compute capability {device.cc}: {', '.join(other.unknown)}")
 

@@ -239,50 +239,77 @@ def never(e: Evidence) -> Any:
     return ~always(e)
 
 
+def sober(share: float) -> Any:
+    """Return how sure a cause of this likelihood is."""
+    return pytest.approx(1 - (1 - share) ** judging.SURER, abs=1e-4)
+
+
+def shared(*found: float) -> list[float]:
+    """Return these likelihoods of all causes, of which the first is nothing, as judged without a rule that fires."""
+    raw = [one + judging.UNSEEN / len(found) for one in found]
+    return [one / sum(raw) for one in raw]
+
+
 @pytest.mark.parametrize(
-    ("likely", "cells", "more", "sure"),
+    ("likely", "cells", "more", "named"),
     [
-        (0.9, {}, {}, 0.5),  # no more than causes of counters alone were right
-        (0.56, {}, {}, 0.5),
-        (0.54, {}, {}, None),
-        (0.9, reads(0.749), {}, 0.5),
-        (0.9, reads(0.751), {}, None),  # DRAM is full
-        (0.9, {"stall_math_pipe_throttle": 1.5}, {}, None),  # warps queue for a pipe: 1.5 of 3.5 cycles
-        (0.9, {"stall_math_pipe_throttle": 0.9}, {}, 0.5),
-        (0.9, {}, {"refutes": always}, None),
-        (0.9, {}, {"gain": 0.04}, None),
-        (0.9, {}, {"needs": ("l1_bytes",)}, None),
-        (0.9, {"inst_issued": None}, {}, None),
+        (0.9, {}, {}, True),
+        (0.4, {}, {}, True),
+        (0.36, {}, {}, False),  # the rest says that nothing can be won, or something that has no rule
+        (0.9, {"stall_math_pipe_throttle": 1.5}, {}, True),
+        (0.9, {}, {"refutes": always}, False),
+        (0.9, {}, {"gain": 0.04}, False),
+        (0.9, {}, {"needs": ("l1_bytes",)}, False),
+        (0.9, {"inst_issued": None}, {}, False),
     ],
 )
-def test_where_no_unit_is_full_all_counters_name_a_cause_that_no_rule_found(
-    weighed: Any, likely: float, cells: dict[str, Any], more: dict[str, Any], sure: float | None
+def test_all_counters_name_a_cause_that_no_rule_found(
+    weighed: Any, likely: float, cells: dict[str, Any], more: dict[str, Any], named: bool
 ) -> None:
     rules = [rule("layout", holds=never, **more), rule("fuse", holds=never, needs=("l2_bytes",))]
-    found = weighed(rules, {"layout": likely, "fuse": 1 - likely}, **cells)
-    assert found == ([("layout", pytest.approx(sure, abs=0.02), (("sectors", 3.0),))] if sure else [])
+    found = weighed(rules, {"layout": likely, "nothing": 1 - likely}, **cells)
+    share = shared(1 - likely, likely, 0)[1]
+    assert found == ([("layout", sober(share), (("sectors", 3.0),))] if named else [])
 
 
-def test_a_rule_multiplies_the_odds_of_its_cause_by_its_own(weighed: Any) -> None:
-    """Odds of 5 lift (0.1 + 0.02) to 0.6, below 0.88 + 0.01 for the cause of the counters: both are told, that one first."""
+@pytest.mark.parametrize(("dram", "named"), [(0.85, True), (0.91, False)])
+def test_at_a_roof_nothing_is_twice_as_likely(weighed: Any, dram: float, named: bool) -> None:
+    found = weighed([rule("layout", holds=never, cuts=("dram",))], {"layout": 0.5, "nothing": 0.5}, **reads(dram))
+    assert [one[0] for one in found] == (["layout"] if named else ["none_at_roof"])
+
+
+def test_a_rule_multiplies_the_odds_of_its_cause_by_a_power_of_its_own(weighed: Any) -> None:
+    """A rule of odds 5 lifts 0.1, not above 0.88 for the cause of the counters: both are told, that one first."""
     rules = [rule("layout", sure=0.8), rule("fuse", holds=never)]
     found = weighed(rules, {"layout": 0.1, "fuse": 0.88, "precision": 0.02})
+    each = judging.UNSEEN / 4
+    raw = [each, (0.1 + judging.UNSEEN) * 5**judging.TRUST, 0.88 + each, 0.02 + each]
     assert found == [
-        ("fuse", 0.5, (("sectors", 3.0),)),
-        ("layout", pytest.approx(0.6 / (0.6 + 0.88 + 0.02 / 3 + 0.02 + 0.02 / 3), abs=1e-3), (("duration_ns", TIME),)),
+        ("fuse", sober(raw[2] / sum(raw)), (("sectors", 3.0),)),
+        ("layout", sober(raw[1] / sum(raw)), (("duration_ns", TIME),)),
     ]
-    assert weighed(rules, {"layout": 0.3, "fuse": 0.7})[0] == ("layout", 0.8, (("duration_ns", TIME),))
+    assert weighed(rules, {"layout": 0.3, "fuse": 0.7})[0][::2] == ("layout", (("duration_ns", TIME),))
 
 
-def test_causes_that_are_refuted_do_not_compete(weighed: Any) -> None:
-    rules = [rule("layout", sure=0.6), rule("fuse", refutes=always)]
-    assert weighed(rules, {"layout": 0.05, "fuse": 0.95}) == [("layout", 0.6, (("duration_ns", TIME),))]
+def test_a_rule_is_silent_where_nothing_is_likelier(weighed: Any) -> None:
+    assert weighed([rule("layout", sure=0.6)], {"layout": 0.0, "nothing": 1.0}) == []
+
+
+def test_causes_that_are_refuted_make_no_other_likelier(weighed: Any) -> None:
+    rules = [rule("layout", holds=never), rule("fuse", refutes=always)]
+    assert weighed(rules, {"layout": 0.35, "fuse": 0.65}) == []
+    assert [one[0] for one in weighed([rule("layout"), rules[1]], {"layout": 0.05, "fuse": 0.95})] == ["layout"]
 
 
 def test_likelihoods_come_from_the_distance_to_known_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A weight of 8 a spread, two spreads from the mean: odds of e^2 to 1. A quantity that is not known has no weight."""
+    """A weight of 1 a spread, two spreads from the mean: odds of e^2 to 1. A quantity that is not known has no weight."""
     table = pd.DataFrame(
-        {"mean": [1.0, 0.0, nan], "spread": [0.5, 1.0, nan], "fuse": [0.0, 0.0, 0.0], "layout": [8.0, 8.0, 0.0]},
+        {
+            "mean": [1.0, 0.0, nan],
+            "spread": [0.5, 1.0, nan],
+            "fuse": [0.0, 0.0, 0.0],
+            "layout": [likelihood.SOBER, likelihood.SOBER, 0.0],
+        },
         index=pd.Index(["a", "b", "bias"], name="quantity"),
     )
     values = pd.DataFrame({"b": [nan, 9.0], "a": [2.0, 1.0]})
@@ -300,7 +327,7 @@ def test_quantities_are_ratios_within_bounds() -> None:
     assert known["last_wave"] == pytest.approx(2.5 / 3)
     assert known[["sectors", "shared_passes", "tensor_work"]].isna().all()
     assert set(likelihood.weights().index) == {*known.index, "bias"}
-    assert set(likelihood.weights().columns) <= {"mean", "spread", *kinds()}
+    assert set(likelihood.weights().columns) <= {"mean", "spread", likelihood.NOTHING, *kinds()}
 
 
 def test_every_rule_of_the_folder_is_asked_by_default() -> None:

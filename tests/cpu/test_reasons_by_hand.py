@@ -570,8 +570,8 @@ def test_what_fixes_win_of_a_bound() -> None:
     assert kinds == ["other", "weighed", "library"]
     assert parts.of(0.0) == Saving(0, 0)
     near, far = parts.of(0.5, "library"), parts.of(1 - 1e-3)  # speed-ups of 2 and 1000
-    assert (near.low, near.high) == pytest.approx((1 - 2 ** (0.325 - 1), 1 - 2**-1.5))
-    assert (far.low, far.high) == pytest.approx((1 - 1e-3**0.8 * np.exp(0.65), 1 - 1e-3**0.8 * np.exp(-1)))
+    assert (near.low, near.high) == pytest.approx((1 - 2 ** (0.325 - 1), 1 - 2**-1.65))
+    assert (far.low, far.high) == pytest.approx((1 - 1e-3**0.8 * np.exp(0.65), 1 - 1e-3**0.8 * np.exp(-1.3)))
 
 
 def test_what_a_verdict_says_of_a_launch(monkeypatch: pytest.MonkeyPatch) -> None:
