@@ -110,6 +110,7 @@ def test_first_look_is_never_written_again(score: Any, tmp_path: Path, monkeypat
         ("kernels_9", 68),
         ("kernels_10", 72),
         ("kernels_11", 76),
+        ("kernels_12", 84),
     ],
 )
 def test_kernels_declare_known_causes_and_enough_clean_ones(name: str, least: int) -> None:

@@ -1,6 +1,6 @@
 """Score what the diagnosis says of kernels with one known defect: `python tests/answer_key/kernels/score.py [SET] [--each]`, or `--sets`.
 
-SET is `kernels`, or `kernels_2` to `kernels_11`. Its CUDA files hold kernels in two forms, slow and fixed, and clean ones; `times.csv`
+SET is `kernels`, or `kernels_2` to `kernels_12`. Its CUDA files hold kernels in two forms, slow and fixed, and clean ones; `times.csv`
 their times on an H100 or H200 without a profiler, the cause, and after | causes that are as right. A pair whose fix wins less
 than WORTH is a trap: its cause must not be named. `first_look.csv` keeps the first score, before any rule saw these
 kernels, and is never written again.
