@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from analysis.capture.model import Capture, IntArray
+from analysis.capture.model import UP, Capture, IntArray
 from analysis.formats.collectives import communicates
 from analysis.formats.distinct import holds, numbered
 from analysis.hardware.devices import find_device
@@ -395,7 +395,8 @@ def _launch_times(frame: _Frame, names: list[str], pids: IntArray, free: Floats,
     lag = np.where(kind == "kernel", lags["kernel"], lags["other"])
     by_stream = since <= max(3 * gap, 5_000.0)
     returned = np.where(call >= 0, frame.end[call], 0) if len(frame.end) else np.zeros(count)
-    staged = (kind == "memcpy") & (start < returned)  # the host fills a buffer first, in the call
+    uploads = (kind == "memcpy") & holds(ops["name"], re.compile(UP).search).to_numpy(bool)
+    staged = uploads & (start < returned)  # the host fills a buffer first, in the call
     by_host = (late <= np.maximum(3 * lag, 15_000.0)) | (staged & ~by_stream)
     dep, dep_gap = _causes(start, end, stream, by_stream | by_host, ops["process"].to_numpy(np.int64))
     lost = ~(by_stream | by_host | (dep >= 0))

@@ -299,13 +299,18 @@ def test_an_operation_follows_its_call_within_three_usual_lags(late: int, by_hos
 
 
 @pytest.mark.parametrize(
-    ("kind", "returned", "since", "lag"),
-    [("memcpy", 108_001, 8_000, 40_000), ("memcpy", 108_000, 8_000, 4_500), ("kernel", 108_001, 8_000, 4_500), ("memcpy", 199_999, 5_000, 4_500)],
+    ("name", "returned", "since", "lag"),
+    [("HtoD", 108_001, 8_000, 40_000), ("HtoD", 108_000, 8_000, 4_500), ("k", 108_001, 8_000, 4_500), ("HtoD", 199_999, 5_000, 4_500),
+     ("DtoH", 108_001, 8_000, 4_500)],
 )  # fmt: skip
-def test_a_copy_that_begins_within_its_call_follows_the_host(kind: str, returned: int, since: int, lag: float) -> None:
-    """The host fills a buffer first; but a copy right after its stream follows that."""
+def test_an_upload_that_begins_within_its_call_follows_the_host(
+    name: str, returned: int, since: int, lag: float
+) -> None:
+    """The host fills a buffer first; but a copy right after its stream follows that, and what is read has no buffer."""
     begin = 100_000 + since
-    copy = op(begin, 10, begin - 40_000, kind=kind) | {"api_end_ns": returned}
+    copy = op(begin, 10, begin - 40_000, kind="kernel" if name == "k" else "memcpy", name=name) | {
+        "api_end_ns": returned
+    }
     assert last(BEFORE, copy)[0] == lag
 
 
