@@ -270,8 +270,9 @@ def _replayed(view: View, one: Proposal) -> Saver:
         part = Saving(None, high)
         return Saver(one, Saving(None, high * view.step.told_ns), part, part, replay=found)
     room, most_ns = _room(view, one, found.made)
-    room = max(room, found.low)
-    part = as_built(one.kind, found.low, min(found.high, room), room if built is None else min(built, room), best)
+    least = max(room, found.low)
+    part = as_built(one.kind, found.low, min(found.high, least), least if built is None else min(built, least), best)
+    part = Saving(part.low, max(min(part.high or 0.0, room), part.low or 0.0))
     full = dict(view.parts.busy_parts).get("gpu_busy", 0) >= FULL * view.parts.wall_ns and group(one.kind) == "host"
     if not view.step.bare_known and 0.0 < (part.low or 0.0) < (HIDDEN if full else CLEAR):
         part = Saving(0.0, part.high)

@@ -204,7 +204,7 @@ def _of_bare(answer: StepAnswer, one: Saver) -> str:
         and (one.saves_frac.high or 0.0) * step.told_ns > NAMED * high
     )
     return (
-        f" Without the profiler the step may take {duration(min(step.bare_ns))}: of that is the share."
+        f" The largest share is of {duration(min(step.bare_ns))}, which the step may take without the profiler."
         if larger
         else ""
     )

@@ -348,6 +348,17 @@ def test_less_memory_to_set_saves_at_most_what_it_takes(
     assert answer(on_step(one)).savers[0].saves_frac == Saving(low, pytest.approx(high))
 
 
+def test_a_share_is_no_larger_than_the_time_that_a_change_saves_at_most(
+    asked: list[Proposal], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its replay, the change saves 120 ns of 1000; what it makes faster takes 100."""
+    monkeypatch.setattr(savers, "as_built", lambda kind, *part: Built(0.3, 0.5, 1.3, 0.0).of(*part))
+    asked.append(proposal("fuse", Shortens(0.12, 0.13)))
+    (told,) = answer(on_step(launches(100.0, 200.0))).savers
+    assert told.saves_frac == Saving(pytest.approx(0.084), pytest.approx(0.1))
+    assert told.saves_ns == Saving(pytest.approx(84.0), pytest.approx(100.0))
+
+
 @pytest.mark.parametrize(("high", "told_high"), [(0.049, None), (0.06, 0.06), (0.2, 0.115)])
 def test_what_most_programs_need_saves_at_most_its_time_and_comes_last(
     asked: list[Proposal], high: float, told_high: float | None

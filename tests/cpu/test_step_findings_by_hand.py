@@ -102,7 +102,7 @@ def test_a_share_that_is_larger_than_its_time_says_of_which_step_it_is() -> None
     one = saver("precision", 0.1, 0.2)
     one = replace(one, saves_ns=Saving(100.0, 150.0), proposal=replace(one.proposal, time_ns=160.0))
     (found,) = claims([told(one)])
-    assert found.sentence == "precision. Without the profiler the step may take 1 µs: of that is the share."
+    assert found.sentence == "precision. The largest share is of 1 µs, which the step may take without the profiler."
 
 
 @pytest.mark.parametrize(("high", "more"), [(0.44, ""), (0.5, step_findings._FURTHER)])
