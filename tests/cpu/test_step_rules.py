@@ -363,7 +363,9 @@ def test_xla_waits_for_what_it_reads_after_a_host_function() -> None:
         queued,
         ("work", 300 * US),
     ]
-    assert claims_on([*WARM_UP, *step * 14])[0].kind == "sync"
+    first = claims_on([*WARM_UP, *step * 14])[0]
+    assert first.kind == "sync"
+    assert "The host makes no CUDA call for" in first.sentence
     step = [*wide("loop_add_fusion", 60, 2), ("work", 400 * US), ("read", "x", 2 * US, 7, 4), queued, ("work", 80 * US)]
     assert claims_on([*WARM_UP, *step * 14])[0].kind == "host_work"
 

@@ -30,6 +30,7 @@ from analysis.hardware.devices import find_device
 from analysis.replay.graph import NONE, OPERATION, STREAM
 from tests.by_hand import bools, graph, view
 
+MS = 1_000_000
 H2D, D2H, D2D = (f"[CUDA memcpy {way}]" for way in ("Host-to-Device", "Device-to-Host", "Device-to-Device"))
 
 
@@ -137,6 +138,11 @@ def test_four_small_copies_could_be_one(count: int, size: float, proposed: bool)
         assert "move 0.3 MB in 8 µs" in one["small_copies"].sentence
 
 
+def test_small_copies_whose_sizes_the_export_rounds_to_nothing_only_take_time() -> None:
+    one = found(copies.propose, view(graph([{}] * 4, [copy(size=0.0)] * 4)))["small_copies"]
+    assert one.sentence == "4 copies of at most 64 KB a step take 8 µs; each pays for a call of its own."
+
+
 @pytest.mark.parametrize(
     ("memory", "size", "kind"),
     [("Pageable -> Device", 1e5, "pageable_copy"), ("Pageable -> Device", 99_999.0, None), ("Pinned -> Device", 1e5, "copies_not_overlapped"),
@@ -219,7 +225,8 @@ def test_what_the_kernels_since_cannot_have_made_was_there_before(between: float
 
 
 @pytest.mark.parametrize(
-    ("size", "text"), [(99_999.0, "100.0 KB"), (1e5, "0.1 MB"), (2_500.0, "2.5 KB"), (3e9, "3,000.0 MB")]
+    ("size", "text"),
+    [(99_999.0, "100.0 KB"), (1e5, "0.1 MB"), (1_000.0, "1.0 KB"), (999.0, "999 bytes"), (3e9, "3,000.0 MB")],
 )
 def test_sizes_have_a_unit(size: float, text: str) -> None:
     assert copies.size_of(size) == text
@@ -240,6 +247,7 @@ def test_an_allocation_goes_with_half_of_the_host_work_before_it() -> None:
 def test_a_module_that_each_step_loads_takes_its_host_work_along() -> None:
     base = graph([{}, {"name": "cuModuleLoadData", "gap": 700.0, "own": 300.0}, {}], [{}, {"call": 2}])
     one = found(calls.propose, view(base))["compile_in_loop"]
+    assert one.sentence == "1 call a step loads or compiles kernels, for 1 µs: cuModuleLoadData."
     assert (one.time_ns, one.count, one.title) == (1_000, 1, "Compile and load kernels before the loop")
     assert one.change is not None
     assert one.change(base, 0.0).c_gap.tolist() == [10, 0, 10]
@@ -266,6 +274,18 @@ def test_host_work_of_more_than_100_us_is_of_its_own(gap: float, proposed: bool)
     if proposed:
         assert (one["host_work"].count, one["host_work"].time_ns) == (1, gap)
         assert one["host_work"].span == (25 + 5, 25 + 5 + gap)
+
+
+@pytest.mark.parametrize(("each", "threads", "said"), [(MS / 4, 2, False), (MS / 3, 2, True), (MS / 3, 1, False)])
+def test_threads_beside_each_other_may_take_longer_than_the_step(each: float, threads: int, *, said: bool) -> None:
+    launch = {"launches": True, "own": each - 10.0}
+    one = view(graph([launch | {"seq": at % threads} for at in range(4)], [{}] * 4))
+    told = found(launches.propose, one)["launch_bound"].sentence
+    assert told.startswith("The host's threads need, all together," if said else "The host needs")
+    work = [{"gap": 2 * each} if at in (4, 5) else {} for at in range(16)]
+    one = view(graph([call | {"seq": at % threads} for at, call in enumerate(work)], [{}] * 16))
+    told = found(host_work.propose, one)["host_work"].sentence
+    assert told.startswith("In all, the host's threads spend" if said else "The host works for")
 
 
 def test_host_work_goes_and_short_gaps_stay() -> None:
@@ -711,8 +731,6 @@ def test_exposed_communication_is_told_of_the_rank_with_most_of_it() -> None:
 
 
 # Pauses
-
-MS = 1_000_000
 
 
 def paused(*extra: int, wall: int = MS, loads: list[tuple[str, int, int]] = (), steps: int = 10) -> View:  # type: ignore[assignment]

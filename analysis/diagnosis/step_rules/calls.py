@@ -20,13 +20,14 @@ LEAST = 3  # calls that allocate or build graphs in a step that does not repeat:
 def propose(view: View) -> Iterator[Proposal]:
     """Propose to do once what the steps do again and again."""
     yield from _again(view, view.called(ALLOCATION.pattern) & ~view.recording, "allocation", "Allocate memory once",
-                      "allocate or free memory", "sizes grow from step to step", False)  # fmt: skip
+                      "allocate{0} or free{0} memory", "sizes grow from step to step", False)  # fmt: skip
     yield from _again(view, view.compiles, "compile_in_loop", "Compile and load kernels before the loop",
-                      "load or compile kernels", "each step needs a kernel that no earlier step had", True)  # fmt: skip
+                      "load{0} or compile{0} kernels", "each step needs a kernel that no earlier step had",
+                      True)  # fmt: skip
     if view.of_step(np.count_nonzero(view.recording & view.compiles)) >= COMPILES:
         return  # a compiler makes a graph of what it has just compiled
     yield from _again(view, view.called(GRAPHS), "graph_each_step", "Instantiate the CUDA graph once",
-                      "record or instantiate CUDA graphs", "the graph differs in each step", True)  # fmt: skip
+                      "record{0} or instantiate{0} CUDA graphs", "the graph differs in each step", True)  # fmt: skip
 
 
 def _again(
@@ -59,7 +60,8 @@ def _again(
 
     yield Proposal(
         kind=kind, about=names[0], title=title,
-        sentence=f"{count_of(count, 'call')} a step {does}, for {duration(time)}: {', '.join(names[:3])}."
+        sentence=f"{count_of(count, 'call a step ' + does.format('s'), 'calls a step ' + does.format(''))}, "
+        f"for {duration(time)}: {', '.join(names[:3])}."
         + (" The waits last on after the GPU is done, as where a pool gives its memory back." if trims.any() else ""),
         change=change, count=count, time_ns=time, wrong_if=wrong_if,
         do=_KEEPS if trims.any() else _PLANS if plans else "",

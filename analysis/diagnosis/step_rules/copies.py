@@ -89,20 +89,22 @@ def _small(view: View, ops: Bools, way: str) -> Iterator[Proposal]:
     if count < MANY:
         return
     time, after = view.time(small), view.synchronised(small)
+    size = view.of_step(view.bytes[small].sum())
+    moves = f"move {size_of(size)} in" if size else "take"  # nsys rounds the smallest to 0.000 MB
     yield Proposal(
         kind="small_copies",
         about=f"small copies {way}",
         title="Pack small copies into one",
         sentence=(
-            f"{count_of(count, 'copy of at most 64 KB a step moves', 'copies of at most 64 KB a step move')} "
-            f"{size_of(view.of_step(view.bytes[small].sum()))} in {duration(time)}; each pays for a call of its own."
+            f"{count_of(count, 'copy', 'copies')} of at most 64 KB a step {moves} {duration(time)}; "
+            "each pays for a call of its own."
         ),
         change=lambda base, share: changes.remove_waits(
             changes.batch_copies(base, small, share), after | view.waiting(small)
         ),
         count=count,
         time_ns=time,
-        bytes=view.of_step(view.bytes[small].sum()),
+        bytes=size,
         wrong_if="each copy needs the result of the one before",
     )
 
@@ -187,4 +189,6 @@ def _bound(view: View, ops: Bools, way: str) -> Iterator[Proposal]:
 
 def size_of(size: float) -> str:
     """Return bytes in words."""
+    if size < 1e3:
+        return count_of(size, "byte")
     return f"{size / 1e6:,.1f} MB" if size >= 1e5 else f"{size / 1e3:,.1f} KB"

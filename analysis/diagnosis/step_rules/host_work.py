@@ -43,7 +43,7 @@ def propose(view: View) -> Iterator[Proposal]:
         kind=kind,
         about=where or "between launches",
         title=_TITLES[kind],
-        sentence=f"The host works for {duration(work)} of each step without a CUDA call{inside}.",
+        sentence=f"{_idle_calls(view, kind, work)}{inside}.",
         change=change,
         count=view.of_step(np.count_nonzero(long)),
         time_ns=work,
@@ -51,6 +51,17 @@ def propose(view: View) -> Iterator[Proposal]:
         span=(begin, int(graph.c_start[at])),
         what_if=f"--host '{re.escape(where)}=0'" if where else "",  # all of the step's is more than this
     )
+
+
+def _idle_calls(view: View, kind: str, work: float) -> str:
+    """Return how long the host makes no CUDA call, in words. Several threads may take longer than the step."""
+    if kind == "sync":
+        return (
+            f"The host makes no CUDA call for {duration(work)} of each step, most of it to wait for values of the GPU"
+        )
+    if view.is_sum_of_threads(work):
+        return f"In all, the host's threads spend {duration(work)} of each step without a CUDA call"
+    return f"The host works for {duration(work)} of each step without a CUDA call"
 
 
 _TITLES = {

@@ -47,6 +47,8 @@ def propose(view: View) -> Iterator[Proposal]:
         return
     step = "many steps" if round(launches) <= 1 else "the step"  # a graph of one operation saves nothing
     single = step == "many steps" and view.library != "jax"  # JAX is told to compile its loop anyway
+    who = "The host's threads need, all together," if view.is_sum_of_threads(own) else "The host needs"
+    who = who if view.ranks == 1 else "Each process needs"
     busy = duration(works if view.ranks > 1 else view.time(parts_of(graph) == "gpu_busy"))  # as the step's bar
 
     def captured(base: Graph, share: float) -> Graph:
@@ -58,7 +60,7 @@ def propose(view: View) -> Iterator[Proposal]:
         about="launches",
         title=f"Launch {step} as one CUDA graph" if view.graphed <= GRAPHED else "Make one jitted call of many",
         sentence=(
-            f"{'The host' if view.ranks == 1 else 'Each process'} needs {duration(own)} to launch "
+            f"{who} {duration(own)} to launch "
             f"{count_of(launches, 'operation')}, "
             + (f"and the GPU works for {busy}." if view.ranks == 1 else f"and its kernels take {busy}.")
         ),

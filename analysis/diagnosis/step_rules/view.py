@@ -174,6 +174,10 @@ class View:
         """Return the part of an amount of the window that one step of one process has: of several, their mean."""
         return float(amount) / self.graph.steps / self.ranks
 
+    def is_sum_of_threads(self, host_ns: float) -> bool:
+        """Return whether this time of the host in a step is longer than the step: threads beside each other add up."""
+        return host_ns > self.step.step_ns and len(self.graph.seq_pid) > self.ranks
+
     def of_rank(self, amount: SupportsFloat) -> float:
         """Return the part that one step has of an amount of a single process, or of a single one of its GPUs."""
         return float(amount) / self.graph.steps
