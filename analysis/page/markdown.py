@@ -15,6 +15,7 @@ from analysis.formats.report import Cell, Finding, Report, ReportColumn, ReportF
 from analysis.formats.words import duration, share
 from analysis.page import first, text
 
+LEAST = 0.02  # of the step: a replay cannot tell less from nothing
 TOP = 12  # rows of a table on this page; the CSV file has the rest
 _NAME_WIDTH = 64
 _PROSE_WIDTH = {"evidence": 160, "reason": 240}  # shown characters of a column with prose
@@ -172,7 +173,9 @@ def saves(finding: Finding, report: Report, *, short: bool = False) -> str:
     """
     if (later := finding.later) is not None:
         rank = next((one.rank for one in report.findings if one.id == later.after), 1)
-        return f"0 now; {_interval(later.saves_ns, Saving())} once {rank} is done"
+        most = finding.saves_frac.high or 0.0
+        now = _interval(Saving(None, finding.saves_ns.high), Saving(None, most)) if most >= LEAST else "0"
+        return f"{now} now; {_interval(later.saves_ns, Saving())} once {rank} is done"
     if finding.saves_ns.high is None or finding.kind == "nothing":
         return ""
     of = "" if short and not (finding.scope == PROGRAM and report.steps) else f" of {_scope(finding.scope)}"

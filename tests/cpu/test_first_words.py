@@ -7,7 +7,7 @@ import pytest
 from msgspec import structs
 
 from analysis import api
-from analysis.formats.report import Part, PartKind, Quantiles, StartUp, StartUpKind, StartUpPart, Step
+from analysis.formats.report import Later, Part, PartKind, Quantiles, Saving, StartUp, StartUpKind, StartUpPart, Step
 from analysis.page import first, markdown
 from analysis.tables.conditions import name_of_program, user_command
 
@@ -69,6 +69,10 @@ def test_a_program_that_make_profile_captured_has_its_name_and_command() -> None
     assert not markdown.saves(report.findings[0], report, short=True).endswith(" of the run")
     pause = structs.replace(report.findings[0], scope="program")
     assert markdown.saves(pause, report, short=True).endswith(" of the run")
+    later = Later(Saving(2e6, 3e6), report.findings[0].id)
+    for most, now in ((0.02, "at most 50 µs (2.0%)"), (0.019, "0")):
+        one = structs.replace(report.findings[0], later=later, saves_ns=Saving(9.0, 5e4), saves_frac=Saving(0.0, most))
+        assert markdown.saves(one, report) == f"{now} now; 2 ms to 3 ms once 1 is done"
 
 
 @pytest.mark.parametrize(("loading", "more"), [(501.0, ""), (499.0, "other work 0.501 µs, ")])
