@@ -513,6 +513,13 @@ def test_blocks_on_three_of_eight_sms_are_no_small_grid(grid: str, kinds: list[s
     assert list(found(kernels.propose, view(base, grid=grid))) == kinds
 
 
+@pytest.mark.parametrize(("name", "by_hand"), [("attend", True), ("at::native::reduce_kernel", False)])
+def test_a_kernel_of_ones_own_beside_those_of_pytorch_is_split_by_hand(name: str, *, by_hand: bool) -> None:
+    ops = [{"name": name, "ns": 16_000.0, "fill": 0.1}, {"name": "at::native::vectorized_layer_norm_kernel", "ns": 5.0}]
+    one = found(kernels.propose, view(graph([{}] * 2, ops), wall=20_000))["small_grid"]
+    assert one.do.startswith("More blocks: split") is by_hand
+
+
 def test_one_small_kernel_a_step_runs_beside_those_of_other_steps() -> None:
     base = graph([{}] * 4, [{"name": "rows", "ns": 20_000.0, "fill": 0.2} for _ in range(4)], steps=4)
     one = found(kernels.propose, view(base))["serial_streams"]

@@ -15,7 +15,7 @@ from analysis.diagnosis.built import AGAIN
 from analysis.diagnosis.chains import Chain, planned
 from analysis.diagnosis.step_rules.launches import jitted
 from analysis.diagnosis.step_rules.view import FEW, Proposal, View, of_each
-from analysis.diagnosis.vocabulary import begun, do
+from analysis.diagnosis.vocabulary import begun, do, library_of
 from analysis.formats import intervals, symbols
 from analysis.formats.words import count_of, duration, share
 from analysis.fusion.opmap import ELEMENTWISE, is_matrix, kind_of_kernel
@@ -469,7 +469,9 @@ def _small_grids(view: View) -> Iterator[Proposal]:
             best_ns=time * (1 - graph.o_fill[few].max()) if single and view.step.phase.launches < 2 else None,
         )  # fmt: skip
         return
-    if symbols.is_closed(view.most(few)) and view.share(time) < COPIES:
+    most = view.most(few)
+    closed = symbols.is_closed(most)
+    if closed and view.share(time) < COPIES:
         return  # the library chose its grid
     yield Proposal(
         kind="small_grid", about=name, title=f"Spread {name} over the whole GPU",
@@ -479,6 +481,7 @@ def _small_grids(view: View) -> Iterator[Proposal]:
         ),
         change=lambda base, share: changes.scale(base, few, 0.5) if share < 0.5 else changes.split(base, few),
         count=count, time_ns=time, wrong_if="other kernels run beside it, or its work cannot be split",
+        do="" if closed else do("small_grid", library_of([most], [1.0])),  # no compiler of a library splits one's own
     )  # fmt: skip
 
 
