@@ -439,6 +439,44 @@ VARIANTS = (
         STAGES=(10, 6),
     ),
     _cuda(
+        "v22_wide_wave",
+        "one wave of wider tiles, where those of v19 are more than one",
+        Tiling(128, 256, group=16, split_k=True, padded=True),
+        workspace=True,
+        hypotheses=(
+            Hypothesis(TIME, "v19_one_wave", high=0.85, shape="square_1024", counters=False),
+            Hypothesis(TIME, "cublaslt", high=0.9, shape="square_1024", counters=False),
+        ),
+        STAGES=(8, 6),
+    ),
+    _cuda(
+        "v24_edges",
+        "the kernel that copies operands computes the few outputs that are no tile",
+        Tiling(128, 256, group=16, split_k=True, padded=True),
+        symbols=("matmul_v24_edges", "matmul_v24_pad"),
+        workspace=True,
+        hypotheses=(
+            Hypothesis(TIME, "v22_wide_wave", high=0.9, shape="square_1793", counters=False),
+            Hypothesis(TIME, "v22_wide_wave", high=0.9, shape="square_2049", counters=False),
+            Hypothesis(TIME, "cublaslt", high=0.95, shape="square_1793", counters=False),
+        ),
+        DEPTH=(32, 16, 8),
+        STAGES=(4, 3, 6),
+    ),
+    _cuda(
+        "v25_background",
+        "idle warps copy the weight while tiles are computed",
+        Tiling(128, 256, group=16, split_k=True, padded=True),
+        symbols=("matmul_v25_background", "matmul_v25_pad"),
+        workspace=True,
+        hypotheses=(
+            Hypothesis(TIME, "v24_edges", high=0.96, shape="lm_head", counters=False),
+            Hypothesis(TIME, "cublaslt", high=1.0, shape="lm_head", counters=False),
+        ),
+        DEPTH=(32, 16, 8),
+        STAGES=(4, 3, 6),
+    ),
+    _cuda(
         "v10_mma",
         "mma.sync on Hopper",
         Tiling(128, 256),
@@ -531,6 +569,23 @@ VARIANTS = (
         GROUP_ROWS=(4, 3, 2, 16),
         STAGES=(8, 10, 6),
     ),
+    _cuda(
+        "v23_cluster",
+        "two blocks share the weight's tile of 256 columns, and a tile is written during the products of the next",
+        Tiling(128, 256, group=16, padded=True),
+        dtype="bfloat16",
+        workspace=True,
+        hypotheses=(
+            Hypothesis(TIME, "v21_transposed", high=0.98, counters=False),
+            Hypothesis(TIME, "v21_transposed", high=0.98, shape="square_1792", counters=False),
+            Hypothesis(TIME, "cublaslt", high=0.97, counters=False),
+        ),
+        GROUP_ROWS=(8, 4, 16),
+        STAGES=(4, 3),
+        PEERS=(2, 4),
+        PREFETCH=(0, 1, 2),
+        SKEW=(0, 1),
+    ),
 )
 
 MATMUL = register(
@@ -569,7 +624,8 @@ MATMUL = register(
         # one element, odd sizes, one row, sizes that no tile divides; then the other tiles of v09 and v11; K in pieces,
         # without and with rows of weight that are not aligned, alone and beside whole tiles; three widths of v14; the
         # same of v16, with rows of N, of K and of both not aligned, and two waves of the widest; many tiles of v18; a
-        # wave of v19; three waves of v20; a wave of v21 in three groups of tile rows
+        # wave of v19; three waves of v20; a wave of v21 in three groups of tile rows; a wave of v22; both edges of v24;
+        # four waves of v25; a wave of a width of v23, and five of the other
         check_shapes=(
             (1, 1, 1),
             (64, 8, 8),
@@ -597,6 +653,11 @@ MATMUL = register(
             (1000, 740, 204),
             (2050, 4352, 456),
             (1000, 744, 456),
+            (1000, 1004, 200),
+            (514, 771, 391),
+            (2050, 6143, 70),
+            (1790, 1784, 1032),
+            (4100, 4104, 456),
         ),
         make_inputs=make_inputs,
         hostile=hostile,
@@ -610,8 +671,8 @@ MATMUL = register(
         flops_why=FLOPS_WHY,
         variants={variant.name: variant for variant in VARIANTS},
         chain=("addmm",),
-        best="v19_one_wave",
-        best_by_dtype={"bfloat16": "v21_transposed"},
+        best="v25_background",
+        best_by_dtype={"bfloat16": "v23_cluster"},
         extras=(GELU,),
         compute_bound=True,
     )
