@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "cluster.cuh"
 #include "fp8_tile.cuh"
 
 constexpr int CONSUMERS = 2, MINE = RING_MINE;  // warpgroups, and the rows of the tile that are of each
@@ -15,13 +16,10 @@ constexpr bool ACROSS = RING_ACROSS != 0;        // they share rows of `a`; else
 constexpr int ROWS = ACROSS ? BM : BM * PEERS;   // of the tiles of a cluster
 constexpr int A_BOX = ACROSS ? BM / PEERS : BM;  // rows that a block loads
 constexpr int THREADS = 128 * (CONSUMERS + 1);
-constexpr int BUFFERS = RING_BUFFERS;                         // pieces of 64 x 64 outputs that a warpgroup stages
 [[maybe_unused]] constexpr int GROUP_ROWS = RING_GROUP_ROWS;  // tile rows of a cluster that stay together in L2
 constexpr bool SCALES = RING_SCALES != 0;
-constexpr int WEIGHT_SCALES = 2;  // of a step: blocks of SCALED rows of the weight that the tile's columns meet
-constexpr uint32_t SCALE_BYTES = SCALES ? (BM + WEIGHT_SCALES) * 4 : 0;       // of a step
 constexpr int FILLS = SCALES ? 1 + 32 : 1, WARPS_THAT_FREE = SCALES ? 4 : 1;  // arrivals that fill and free a stage
-constexpr uint32_t A_BYTES = BM * BK, OUT_BYTES = BUFFERS * 64 * 128;         // the latter per consumer
+constexpr uint32_t A_BYTES = BM * BK;
 static_assert(PEERS == 1 || PEERS == 2);
 
 // What depends on the columns of a tile.
@@ -29,7 +27,12 @@ template <int BN>
 struct Width {
   static constexpr int COLUMNS = ACROSS ? BN * PEERS : BN;     // of the tiles of a cluster
   static constexpr int WEIGHT_BOX = ACROSS ? BN : BN / PEERS;  // rows that a block loads
-  static constexpr uint32_t STAGE_BYTES = A_BYTES + BN * BK;
+  // Of a step, a scale for each SHARE columns, which lie in one block of the weight.
+  static constexpr int SHARE = BN % 64 ? 16 : 64, WEIGHT_SCALES = (BN / SHARE + 3) / 4 * 4;
+  static constexpr uint32_t SCALE_BYTES = SCALES ? (BM + WEIGHT_SCALES) * 4 : 0;
+  // pieces of 64 x 64 outputs that a warpgroup stages
+  static constexpr int BUFFERS = SCALES && BN == 256 ? 1 : RING_BUFFERS;
+  static constexpr uint32_t STAGE_BYTES = A_BYTES + BN * BK, OUT_BYTES = BUFFERS * 64 * 128;  // the latter per consumer
   static constexpr uint32_t SHARED_BYTES = 1024 + STAGES * (STAGE_BYTES + SCALE_BYTES + 16) + CONSUMERS * OUT_BYTES;
   static_assert(SHARED_BYTES <= 227 * 1024);
 };
@@ -46,42 +49,6 @@ struct RingMaps {
 };
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-
-// Waits for all threads of the cluster, or of the block if it is alone. publish_barriers() has released what the other
-// blocks need to see.
-__device__ __forceinline__ void join_peers() {
-  if constexpr (PEERS == 1)
-    __syncthreads();
-  else
-    asm volatile("barrier.cluster.arrive.relaxed;\nbarrier.cluster.wait.acquire;" ::: "memory");
-}
-
-// Which block of its cluster this one is.
-__device__ __forceinline__ uint32_t peer_rank() {
-  uint32_t rank;
-  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-  return rank;
-}
-
-// Arrives at the same barrier of a block of the cluster, as CUTLASS does. The products that read the stage have ended,
-// so nothing has to be released to the cluster: that would be a fence of the whole GPU (MEMBAR.ALL.GPU) in each step.
-__device__ __forceinline__ void arrive_at(uint32_t barrier, uint32_t rank) {
-  asm volatile(
-      "{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1; mbarrier.arrive.shared::cluster.b64 _, [there]; }" ::
-          "r"(barrier),
-      "r"(rank)
-      : "memory");
-}
-
-// load_box() into every block of the cluster, at the same address and barrier.
-__device__ __forceinline__ void load_box_for_all(uint32_t to, const CUtensorMap* map, uint32_t barrier, int column,
-                                                 int row) {
-  asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, "
-      "{%3, %4}], [%2], %5;" ::"r"(to),
-      "l"(map), "r"(barrier), "r"(column), "r"(row), "h"(static_cast<uint16_t>((1 << PEERS) - 1))
-      : "memory");
-}
 
 // Whether the phase of a barrier has ended, for a whole warp.
 __device__ __forceinline__ bool is_ready(uint32_t barrier, uint32_t parity) {
@@ -103,18 +70,20 @@ __device__ __forceinline__ void give_back(uint32_t empty) {
   }
 }
 
-// Copies the scales of a step to `to`, in a whole warp: those of a tile's rows from `of_rows` on, then those of
-// WEIGHT_SCALES blocks of the weight, `apart` elements from each other. At the edges the last ones are repeated.
-// `barrier` counts an arrival of each lane when its copies are there.
+// Copies the scales of a step to `to`, in a whole warp: those of a tile's rows from `of_rows` on, then those of its
+// columns, the first of which is column `first` of a block of the weight. Blocks' scales are `apart` elements from each
+// other. At the edges the last ones are repeated. `barrier` counts an arrival of each lane when its copies are there.
+template <int BN>
 __device__ __forceinline__ void load_scales(uint32_t to, uint32_t barrier, const float* of_rows, int rows,
-                                            const float* of_columns, int64_t apart, int blocks) {
+                                            const float* of_columns, int first, int64_t apart, int blocks) {
   const int lane = threadIdx.x % 32;
   const auto copy = [](uint32_t to, const float* from) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
   };
 #pragma unroll
   for (int i = lane; i < BM; i += 32) copy(to + i * 4, of_rows + min(i, rows - 1));
-  if (lane < WEIGHT_SCALES) copy(to + (BM + lane) * 4, of_columns + min(lane, blocks - 1) * apart);
+  if (lane < Width<BN>::WEIGHT_SCALES)
+    copy(to + (BM + lane) * 4, of_columns + min((first + lane * Width<BN>::SHARE) / SCALED, blocks - 1) * apart);
   asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
 }
 
@@ -124,13 +93,22 @@ __device__ __forceinline__ float read_scale(uint32_t from) {
   return scale;
 }
 
+__device__ __forceinline__ float4 read_scales(uint32_t from) {
+  float4 scales;
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(scales.x), "=f"(scales.y), "=f"(scales.z), "=f"(scales.w)
+               : "r"(from)
+               : "memory");
+  return scales;
+}
+
 // What a warpgroup that multiplies knows: its tiles, the steps of each, and where in shared memory its data are.
 template <int BN>
 struct RingTiles {
   static constexpr uint32_t STAGE_BYTES = Width<BN>::STAGE_BYTES;
   TileOrder<GROUP_ROWS, ROWS, Width<BN>::COLUMNS> order;
   int tiles, stride, steps, first_row, first_column;
-  uint32_t a, weight, full, empty, staged, scales;
+  uint32_t a, weight, full, empty, staged, scales, free;
   Ring<STAGES> ring;
 
   // The first of its rows of a tile, and the first column.
@@ -166,6 +144,21 @@ struct RingTiles {
     wait_multiply<0>();
     give_back(before);
   }
+
+  // Waits until both warpgroups are behind their last tile. Then nothing is read or comes into the ring any more: at `free`
+  // it has a place for each piece of a tile.
+  __device__ __forceinline__ void free_ring() const { join_named(1 + CONSUMERS, 128 * CONSUMERS); }
+
+  // Writes a tile, the last one of the block through the ring.
+  __device__ __forceinline__ void write(const CUtensorMap* out, const float (&sums)[BN / 2], float scale, bool last,
+                                        int row, int column, int m, int n) const {
+    if (last) {
+      free_ring();
+      write_tile<BN, PIECES<BN>, true>(out, free, sums, scale, row, column, m, n);
+    } else {
+      write_tile<BN, Width<BN>::BUFFERS>(out, staged, sums, scale, row, column, m, n);
+    }
+  }
 };
 
 // Runs a block: one thread feeds the ring, and `consume(tiles)` computes and writes the tiles of a warpgroup.
@@ -174,12 +167,12 @@ template <int BN, typename Consume>
 __device__ __forceinline__ void run_ring(const RingMaps& maps, int m, int n, int k, const Consume& consume,
                                          const float* scale_a = nullptr, const float* scale_weight = nullptr) {
   constexpr int COLUMNS = Width<BN>::COLUMNS, WEIGHT_BOX = Width<BN>::WEIGHT_BOX;
-  constexpr uint32_t STAGE_BYTES = Width<BN>::STAGE_BYTES;
+  constexpr uint32_t STAGE_BYTES = Width<BN>::STAGE_BYTES, OUT_BYTES = Width<BN>::OUT_BYTES;
   extern __shared__ uint8_t memory[];
   const uint32_t stages = (shared_address(memory) + 1023) & ~1023U;  // swizzled tiles start at multiples of 1024
   const uint32_t staged = stages + STAGES * STAGE_BYTES, full = staged + CONSUMERS * OUT_BYTES;
   const uint32_t empty = full + 8 * STAGES, scales = empty + 8 * STAGES;
-  const int rank = PEERS == 1 ? 0 : peer_rank(), clusters = gridDim.x / PEERS;
+  const int rank = peer_rank<PEERS>(), clusters = gridDim.x / PEERS;
   const TileOrder<GROUP_ROWS, ROWS, COLUMNS> order{(m + ROWS - 1) / ROWS, (n + COLUMNS - 1) / COLUMNS};
   const int first_row = ACROSS ? 0 : rank * BM, first_column = ACROSS ? rank * BN : 0;
   const int tiles = order.rows * order.columns, steps = (k + BK - 1) / BK;
@@ -193,7 +186,8 @@ __device__ __forceinline__ void run_ring(const RingMaps& maps, int m, int n, int
     }
     publish_barriers();
   }
-  join_peers();
+  if (threadIdx.x == CONSUMERS * 128) prefetch_map(&maps.a), prefetch_map(&maps.weight);
+  join_peers<PEERS>();
 
   if (group == CONSUMERS) {  // the producer: one thread, and a warp for scales
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(SCALES ? 56 : 40));
@@ -207,13 +201,13 @@ __device__ __forceinline__ void run_ring(const RingMaps& maps, int m, int n, int
           wait_barrier(empty + 8 * ring.stage, ring.phase);  // of all blocks of the cluster
           const uint32_t barrier = full + 8 * ring.stage, to = stages + ring.stage * STAGE_BYTES;
           expect_bytes(barrier, STAGE_BYTES);  // boxes beyond the edge are filled with zeros and counted in full
-          if constexpr (PEERS > 1 && ACROSS)
-            load_box_for_all(to + rank * A_BOX * BK, &maps.a, barrier, step * BOX, row + rank * A_BOX);
+          if constexpr (ACROSS)
+            load_box_for_all<PEERS>(to + rank * A_BOX * BK, &maps.a, barrier, step * BOX, row + rank * A_BOX);
           else
             load_box(to, &maps.a, barrier, step * BOX, row + first_row);
-          if constexpr (PEERS > 1 && !ACROSS)
-            load_box_for_all(to + A_BYTES + rank * WEIGHT_BOX * BK, &maps.weight, barrier, step * BOX,
-                             column + rank * WEIGHT_BOX);
+          if constexpr (!ACROSS)
+            load_box_for_all<PEERS>(to + A_BYTES + rank * WEIGHT_BOX * BK, &maps.weight, barrier, step * BOX,
+                                    column + rank * WEIGHT_BOX);
           else
             load_box(to + A_BYTES, &maps.weight, barrier, step * BOX, column + first_column);
           ring.advance();
@@ -232,9 +226,9 @@ __device__ __forceinline__ void run_ring(const RingMaps& maps, int m, int n, int
         const int block = column / SCALED, blocks = (n - 1) / SCALED + 1 - block;
         for (int step = 0; step < steps; ++step) {
           wait_barrier(empty + 8 * ring.stage, ring.phase);
-          load_scales(scales + ring.stage * SCALE_BYTES, full + 8 * ring.stage,
-                      scale_a + static_cast<int64_t>(step) * m + row, m - row,
-                      scale_weight + static_cast<int64_t>(block) * steps + step, steps, blocks);
+          load_scales<BN>(scales + ring.stage * Width<BN>::SCALE_BYTES, full + 8 * ring.stage,
+                          scale_a + static_cast<int64_t>(step) * m + row, m - row,
+                          scale_weight + static_cast<int64_t>(block) * steps + step, column % SCALED, steps, blocks);
           ring.advance();
         }
       }
@@ -254,6 +248,7 @@ __device__ __forceinline__ void run_ring(const RingMaps& maps, int m, int n, int
                           empty,
                           staged + group * OUT_BYTES,
                           scales,
+                          stages + group * PIECES<BN> * 64 * 128,
                           {}});
     if (threadIdx.x % 128 == 0) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
   }
@@ -278,7 +273,7 @@ struct InTensorCores {
         at.end_step(before);
       }
       at.end_tile(before);
-      write_tile<BN, BUFFERS>(out, at.staged, sums, scale, row, column, m, n);
+      at.write(out, sums, scale, tile + at.stride >= at.tiles, row, column, m, n);
     }
   }
 };

@@ -23,12 +23,14 @@ inline bool make_fp8_map(CUtensorMap& map, const void* matrix, int rows, int k, 
 #define SUMS_8(i)                                                                                             \
   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), \
       "+f"(d[i + 7])
+#define SUMS_4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define SUMS_32(i) SUMS_8(i), SUMS_8(i + 8), SUMS_8(i + 16), SUMS_8(i + 24)
 #define SUMS_64(i) SUMS_32(i), SUMS_32(i + 32)
-#define NAMES_48                                                                                                   \
+#define NAMES_32                                                                                                   \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, " \
-  "%24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, " \
-  "%46, %47"
+  "%24, %25, %26, %27, %28, %29, %30, %31"
+#define NAMES_44 NAMES_32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43"
+#define NAMES_48 NAMES_44 ", %44, %45, %46, %47"
 #define NAMES_64 \
   NAMES_48       \
   ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
@@ -49,6 +51,20 @@ __device__ __forceinline__ void multiply_fp8(float (&d)[64], uint64_t a, uint64_
   asm volatile("{ .reg .pred p; setp.ne.b32 p, %66, 0; wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3 {" NAMES_64
                "}, %64, %65, p, 1, 1; }"
                : SUMS_64(0)
+               : "l"(a), "l"(b), "r"(keep));
+}
+
+__device__ __forceinline__ void multiply_fp8(float (&d)[32], uint64_t a, uint64_t b, int keep) {
+  asm volatile("{ .reg .pred p; setp.ne.b32 p, %34, 0; wgmma.mma_async.sync.aligned.m64n64k32.f32.e4m3.e4m3 {" NAMES_32
+               "}, %32, %33, p, 1, 1; }"
+               : SUMS_32(0)
+               : "l"(a), "l"(b), "r"(keep));
+}
+
+__device__ __forceinline__ void multiply_fp8(float (&d)[44], uint64_t a, uint64_t b, int keep) {
+  asm volatile("{ .reg .pred p; setp.ne.b32 p, %46, 0; wgmma.mma_async.sync.aligned.m64n88k32.f32.e4m3.e4m3 {" NAMES_44
+               "}, %44, %45, p, 1, 1; }"
+               : SUMS_32(0), SUMS_8(32), SUMS_4(40)
                : "l"(a), "l"(b), "r"(keep));
 }
 
@@ -85,7 +101,23 @@ __device__ __forceinline__ void multiply_fp8(float (&d)[128], uint64_t a, uint64
 #define FRESH_8(i)                                                                                            \
   "=f"(d[i]), "=f"(d[i + 1]), "=f"(d[i + 2]), "=f"(d[i + 3]), "=f"(d[i + 4]), "=f"(d[i + 5]), "=f"(d[i + 6]), \
       "=f"(d[i + 7])
-#define FRESH_48(i) FRESH_8(i), FRESH_8(i + 8), FRESH_8(i + 16), FRESH_8(i + 24), FRESH_8(i + 32), FRESH_8(i + 40)
+#define FRESH_4(i) "=f"(d[i]), "=f"(d[i + 1]), "=f"(d[i + 2]), "=f"(d[i + 3])
+#define FRESH_32(i) FRESH_8(i), FRESH_8(i + 8), FRESH_8(i + 16), FRESH_8(i + 24)
+#define FRESH_48(i) FRESH_32(i), FRESH_8(i + 32), FRESH_8(i + 40)
+__device__ __forceinline__ void multiply_fresh(float (&d)[32], uint64_t a, uint64_t b) {
+  asm volatile("{ .reg .pred p; setp.ne.b32 p, 0, 0; wgmma.mma_async.sync.aligned.m64n64k32.f32.e4m3.e4m3 {" NAMES_32
+               "}, %32, %33, p, 1, 1; }"
+               : FRESH_32(0)
+               : "l"(a), "l"(b));
+}
+
+__device__ __forceinline__ void multiply_fresh(float (&d)[44], uint64_t a, uint64_t b) {
+  asm volatile("{ .reg .pred p; setp.ne.b32 p, 0, 0; wgmma.mma_async.sync.aligned.m64n88k32.f32.e4m3.e4m3 {" NAMES_44
+               "}, %44, %45, p, 1, 1; }"
+               : FRESH_32(0), FRESH_8(32), FRESH_4(40)
+               : "l"(a), "l"(b));
+}
+
 __device__ __forceinline__ void multiply_fresh(float (&d)[48], uint64_t a, uint64_t b) {
   asm volatile("{ .reg .pred p; setp.ne.b32 p, 0, 0; wgmma.mma_async.sync.aligned.m64n96k32.f32.e4m3.e4m3 {" NAMES_48
                "}, %48, %49, p, 1, 1; }"
@@ -107,8 +139,12 @@ __device__ __forceinline__ void multiply_fresh(float (&d)[64], uint64_t a, uint6
                : "l"(a), "l"(b));
 }
 #undef FRESH_48
+#undef FRESH_32
 #undef FRESH_8
+#undef FRESH_4
 
+#undef NAMES_32
+#undef NAMES_44
 #undef NAMES_48
 #undef NAMES_64
 #undef NAMES_88
@@ -116,6 +152,7 @@ __device__ __forceinline__ void multiply_fresh(float (&d)[64], uint64_t a, uint6
 #undef NAMES_128
 #undef SUMS_32
 #undef SUMS_8
+#undef SUMS_4
 #undef SUMS_64
 
 // Four products, or those from FIRST to END: 64 rows at `a` x N rows at `b`, 128 deep. Rows have 128 bytes, swizzled.
@@ -137,15 +174,18 @@ constexpr int PIECES = (BN + 63) / 64;
 
 // Writes 64 columns, from `column` on, of a warpgroup's 64 rows, as piece `piece`, through one of BUFFERS places of 64 x
 // 64 outputs at `staged`: swizzled as TMA expects, from there to `out`. `rounded` are a thread's 16 pairs of bf16.
-template <int BN, int BUFFERS>
+// Nothing has been in the places of a block's last tile.
+template <int BN, int BUFFERS, bool LAST = false>
 __device__ __forceinline__ void write_piece(const CUtensorMap* out, uint32_t staged, const uint32_t* rounded, int piece,
                                             int row, int column, int m, int n) {
   const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32, barrier = 1 + threadIdx.x / 128;
   const uint32_t to = staged + piece % BUFFERS * 64 * 128;
   // the next tile's first piece may have the place of this one's last
   constexpr int PENDING = PIECES<BN> % BUFFERS == 0 ? BUFFERS - 1 : 0;
-  if (thread == 0) asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(PENDING) : "memory");
-  join_named(barrier);
+  if constexpr (!LAST) {
+    if (thread == 0) asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(PENDING) : "memory");
+    join_named(barrier);
+  }
 #pragma unroll
   for (int j = 0; j < 4; ++j)  // 16 columns. Matrices: rows 0-7 / 8-15 of the warp x columns 0-7 / 8-15
     store_matrices(to + swizzled<128>(warp * 16 + lane % 8 + lane / 8 % 2 * 8, j * 2 + lane / 16), rounded[j * 4],
@@ -159,7 +199,7 @@ __device__ __forceinline__ void write_piece(const CUtensorMap* out, uint32_t sta
 }
 
 // Writes the 64 x BN outputs of a warpgroup.
-template <int BN, int BUFFERS>
+template <int BN, int BUFFERS, bool LAST = false>
 __device__ __forceinline__ void write_tile(const CUtensorMap* out, uint32_t staged, const float* sums, float scale,
                                            int row, int column, int m, int n) {
 #pragma unroll
@@ -171,7 +211,7 @@ __device__ __forceinline__ void write_tile(const CUtensorMap* out, uint32_t stag
       const float* pair = sums + from / 2 + i * 2;
       rounded[i] = pack(pair[0] * scale, pair[1] * scale);
     }
-    write_piece<BN, BUFFERS>(out, staged, rounded, piece, row, column + from, m, n);
+    write_piece<BN, BUFFERS, LAST>(out, staged, rounded, piece, row, column + from, m, n);
   }
 }
 

@@ -375,9 +375,6 @@ BLOCK_VARIANTS = (
             "MATMUL_FP8_V06_STAGES": (4, 5),
             "MATMUL_FP8_V06_BUFFERS": (3, 1),
             "MATMUL_FP8_V06_PEERS": (2, 1),
-            "MATMUL_FP8_V06_COLUMNS": (192, 128),
-            "MATMUL_FP8_V06_PARTS": (2, 1),
-            "MATMUL_FP8_V06_STEPS": (1, 2),
         },
     ),
 )

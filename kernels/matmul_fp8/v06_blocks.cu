@@ -1,7 +1,8 @@
 // matmul_fp8 v06_blocks: v04 with scales of 1 x 128 and 128 x 128 elements, sums promoted to fp32 registers every 128.
 // Shapes   a (M, K), weight (N, K) e4m3, scale_a (K / 128, M), scale_weight (N / 128, K / 128) fp32, out (M, N) bf16.
 // Needs    sm_90a, N % 16 == 0, K % 16 == 0, 16-byte aligned operands
-// Moves    (M*K * ceil(N / 192) + N*K * ceil(M / 256)) bytes through L2, and the scales.
+// Moves    (M*K * ceil(N / 192) + N*K * ceil(M / 256)) bytes through L2, and the scales; or another width than 192 that
+//          leaves fewer SMs idle.
 // Versus   v05: the tensor cores add up 128 of K, and the FMA units add the scaled sum to the total while the tensor
 //          cores work on. So what the tensor cores lose of a sum does not add up over all of K. A warp copies the
 //          scales of a step into its stage: read from L2 by each thread, they were the pace of all steps.
@@ -11,15 +12,6 @@
 #endif
 #ifndef MATMUL_FP8_V06_STAGES
 #define MATMUL_FP8_V06_STAGES 4
-#endif
-#ifndef MATMUL_FP8_V06_COLUMNS
-#define MATMUL_FP8_V06_COLUMNS 192
-#endif
-#ifndef MATMUL_FP8_V06_PARTS
-#define MATMUL_FP8_V06_PARTS 2
-#endif
-#ifndef MATMUL_FP8_V06_STEPS
-#define MATMUL_FP8_V06_STEPS 1
 #endif
 #ifndef MATMUL_FP8_V06_BUFFERS
 #define MATMUL_FP8_V06_BUFFERS 3
@@ -35,70 +27,69 @@
 #define RING_EARLY 0
 #define RING_GROUP_ROWS MATMUL_FP8_V06_GROUP_ROWS
 #define RING_STAGES MATMUL_FP8_V06_STAGES
+#include <iterator>
+
 #include "fp8_ring.cuh"
 
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 namespace {
 
-constexpr int BN = MATMUL_FP8_V06_COLUMNS;
-
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-
-// With 2, the products of a half of the columns run while a warpgroup promotes the other half.
-constexpr int PARTS = MATMUL_FP8_V06_PARTS;
-// Steps whose products overlap the promotion of the one before. The compiler allows it inside an iteration only.
-constexpr int STEPS = MATMUL_FP8_V06_STEPS;
-
 // Promotes sums every 128 of K, and writes each tile before the next one.
+template <int BN>
 struct Promoted {
+  static constexpr int PARTS = BN == 256 ? 4 : 2;  // of the columns: while one is promoted, the next one's products run
+  static constexpr int SUMS = BN / 2 / PARTS;      // of a thread, in a part
+  static constexpr int SCALES = Width<BN>::WEIGHT_SCALES, OF_A_SCALE = Width<BN>::SHARE / 2;  // sums that share one
   const CUtensorMap* out;
   int m, n;
 
-  // Multiplies and promotes COUNT steps: while a part is promoted, the products of the next one run.
-  template <int COUNT>
-  static __device__ __forceinline__ void run_steps(RingTiles<BN>& at, float (&sums)[BN / 2], int my_row, int column) {
-    constexpr int SHARE = BN / 2 / PARTS, TURNS = COUNT * PARTS;
-    float part[2][SHARE], rows[2][2], columns[2][(BN + 63) / 64];
-    uint32_t frees[2];
+  // Multiplies and promotes a step. The compiler lets products and promotion overlap inside an iteration only.
+  static __device__ __forceinline__ void run_step(RingTiles<BN>& at, float (&sums)[BN / 2], int my_row) {
+    wait_barrier(at.full + 8 * at.ring.stage, at.ring.phase);
+    const uint32_t a = at.a + at.ring.stage * at.STAGE_BYTES, weight = at.weight + at.ring.stage * at.STAGE_BYTES;
+    const uint32_t scales = at.scales + at.ring.stage * Width<BN>::SCALE_BYTES;
+    const float rows[2] = {read_scale(scales + my_row * 4), read_scale(scales + my_row * 4 + 32)};
+    constexpr bool ONE_EACH = BN / PARTS == Width<BN>::SHARE;  // a part has one scale: no registers are needed for more
+    float4 columns[SCALES / 4];
+    float column = 0.0f;
 #pragma unroll
-    for (int turn = 0; turn <= TURNS; ++turn) {
-      const int step = turn / PARTS % 2, which = turn % PARTS;
-      if (turn < TURNS) {
-        const uint32_t scales = at.scales + at.ring.stage * SCALE_BYTES;
-        if (which == 0) {
-          wait_barrier(at.full + 8 * at.ring.stage, at.ring.phase);
-          frees[step] = at.empty + 8 * at.ring.stage;
+    for (int i = 0; i < SCALES / 4; ++i)
+      if (!ONE_EACH) columns[i] = read_scales(scales + (BM + i * 4) * 4);
+    float part[2][SUMS];
 #pragma unroll
-          for (int i = 0; i < 2; ++i) rows[step][i] = read_scale(scales + (my_row + i * 8) * 4);
-#pragma unroll
-          for (int i = 0; i < (BN + 63) / 64; ++i)  // of 64 columns, which lie in one block of the weight
-            columns[step][i] = read_scale(scales + (BM + (column % SCALED + i * 64) / SCALED) * 4);
-        }
-        const uint32_t a = at.a + at.ring.stage * at.STAGE_BYTES;
-        const uint32_t weight = at.weight + at.ring.stage * at.STAGE_BYTES + which * BN / PARTS * BK;
+    for (int turn = 0; turn <= PARTS; ++turn) {
+      if (turn < PARTS) {
+        const uint32_t mine = weight + turn * (BN / PARTS) * BK;
         begin_multiply();
-        multiply_fresh(part[turn % 2], descriptor(a, 16, 1024), descriptor(weight, 16, 1024));
-        multiply_step<1>(part[turn % 2], a, weight, true);
+        if constexpr (BN == 256) {
+          multiply_step(part[turn % 2], a, mine, false);
+        } else {
+          multiply_fresh(part[turn % 2], descriptor(a, 16, 1024), descriptor(mine, 16, 1024));
+          multiply_step<1>(part[turn % 2], a, mine, true);
+        }
         commit_multiply();
-        if (which == PARTS - 1) at.ring.advance();
       }
       if (turn == 0) continue;
-      if (turn < TURNS)
+      if (ONE_EACH) column = read_scale(scales + (BM + turn - 1) * 4);
+      if (turn < PARTS)
         wait_multiply<1>();
       else
         wait_multiply<0>();
-      const int old = (turn - 1) / PARTS % 2, old_which = (turn - 1) % PARTS;
       // clang-format off
-      float(&of_old)[SHARE] = part[(turn - 1) % 2];
+      float(&of_old)[SUMS] = part[(turn - 1) % 2];
       // clang-format on
-      if (old_which == PARTS - 1) give_back(frees[old]);
+      if (turn == PARTS) give_back(at.empty + 8 * at.ring.stage);
 #pragma unroll
-      for (int i = 0; i < SHARE; ++i) asm volatile("" : "+f"(of_old[i])::"memory");  // not before the wait
+      for (int i = 0; i < SUMS; ++i) asm volatile("" : "+f"(of_old[i])::"memory");  // not before the wait
 #pragma unroll
-      for (int i = 0; i < SHARE; ++i) {
-        const int to = old_which * SHARE + i;
-        sums[to] = fmaf(of_old[i], rows[old][to / 2 % 2] * columns[old][to / 32], sums[to]);
+      for (int i = 0; i < SUMS; ++i) {
+        const int to = (turn - 1) * SUMS + i, which = to / OF_A_SCALE;
+        const float4& four = columns[which / 4];
+        if (!ONE_EACH) column = which % 4 == 0 ? four.x : which % 4 == 1 ? four.y : which % 4 == 2 ? four.z : four.w;
+        sums[to] = fmaf(of_old[i], rows[to / 2 % 2] * column, sums[to]);
       }
     }
+    at.ring.advance();
   }
 
   __device__ __forceinline__ void operator()(RingTiles<BN> at) const {
@@ -109,35 +100,63 @@ struct Promoted {
       float sums[BN / 2];
 #pragma unroll
       for (int i = 0; i < BN / 2; ++i) sums[i] = 0.0f;
-      int step = 0;
 #pragma unroll 1
-      for (; step + STEPS <= at.steps; step += STEPS) run_steps<STEPS>(at, sums, my_row, column);
-      if constexpr (STEPS > 1) {
-#pragma unroll 1
-        for (; step < at.steps; ++step) run_steps<1>(at, sums, my_row, column);
-      }
-      write_tile<BN, BUFFERS>(out, at.staged, sums, 1.0f, row, column, m, n);
+      for (int step = 0; step < at.steps; ++step) run_step(at, sums, my_row);
+      at.write(out, sums, 1.0f, tile + at.stride >= at.tiles, row, column, m, n);
     }
   }
 };
 
-#endif
 }  // namespace
+#endif
 
+template <int BN>
 RING_CLUSTER __global__ void __launch_bounds__(THREADS, 1)
     matmul_fp8_v06_blocks(const __grid_constant__ RingMaps maps, const float* __restrict__ scale_a,
                           const float* __restrict__ scale_weight, int m, int n, int k) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  run_ring<BN>(maps, m, n, k, Promoted{&maps.out, m, n}, scale_a, scale_weight);
+  run_ring<BN>(maps, m, n, k, Promoted<BN>{&maps.out, m, n}, scale_a, scale_weight);
 #else
   __trap();  // compiled without the instructions of sm_90a
 #endif
 }
 
-cudaError_t matmul_fp8_v06_blocks(const MatmulFp8Call& call) {
+namespace {
+
+template <int BN>
+cudaError_t launch(const MatmulFp8Call& call) {
   RingMaps maps;
   Grid grid;
   if (const cudaError_t status = prepare_ring<BN>(call, maps, grid)) return status;
-  return launch_overlapped(matmul_fp8_v06_blocks, grid, Width<BN>::SHARED_BYTES, call.stream, maps, call.scale_a,
+  return launch_overlapped(matmul_fp8_v06_blocks<BN>, grid, Width<BN>::SHARED_BYTES, call.stream, maps, call.scale_a,
                            call.scale_weight, call.m, call.n, call.k);
+}
+
+// Tiles of a width: how they are launched, and their times on an H200 in ns, for a step in K and for the rest of a tile.
+// They are fitted to trials that were not kept.
+struct Choice {
+  cudaError_t (*launch)(const MatmulFp8Call& call);
+  int columns, step, rest;
+};
+
+constexpr Choice CHOICES[] = {
+    {launch<256>, 256, 859, 1335},
+    {launch<192>, 192, 587, 1003},
+    {launch<176>, 176, 575, 1029},
+};
+
+}  // namespace
+
+cudaError_t matmul_fp8_v06_blocks(const MatmulFp8Call& call) {
+  int sm_count = 0;
+  if (const cudaError_t status = hopper_multiprocessors(sm_count)) return status;
+  if (sm_count == 0) return cudaErrorNotSupported;
+  const auto time = [&](const Choice& choice) {
+    const int64_t rows = (call.m + ROWS - 1) / ROWS, tiles = (call.n + choice.columns - 1) / choice.columns * rows;
+    const int64_t at_once = sm_count / PEERS;
+    return (tiles + at_once - 1) / at_once * (static_cast<int64_t>(call.k + BK - 1) / BK * choice.step + choice.rest);
+  };
+  return std::min_element(std::begin(CHOICES), std::end(CHOICES),
+                          [&](const Choice& one, const Choice& other) { return time(one) < time(other); })
+      ->launch(call);
 }

@@ -45,7 +45,7 @@ struct LateWrite {
     int old_row = m, old_column = 0;
     const auto write = [&](int piece) {
       const int from = piece_column<BN>(piece);
-      write_piece<BN, BUFFERS>(out, at.staged, rounded + from / 4, piece, old_row, old_column + from, m, n);
+      write_piece<BN, Width<BN>::BUFFERS>(out, at.staged, rounded + from / 4, piece, old_row, old_column + from, m, n);
     };
     for (int tile = blockIdx.x / PEERS; tile < at.tiles; tile += at.stride) {
       int row, column;
@@ -69,8 +69,12 @@ struct LateWrite {
       for (int i = 0; i < BN / 4; ++i) rounded[i] = pack(sums[2 * i] * scale, sums[2 * i + 1] * scale);
       old_row = row, old_column = column;
     }
+    at.free_ring();
 #pragma unroll
-    for (int piece = 0; piece < PIECES<BN>; ++piece) write(piece);
+    for (int piece = 0; piece < PIECES<BN>; ++piece) {
+      const int from = piece_column<BN>(piece);
+      write_piece<BN, PIECES<BN>, true>(out, at.free, rounded + from / 4, piece, old_row, old_column + from, m, n);
+    }
   }
 };
 
