@@ -560,6 +560,14 @@ GELU_VARIANTS = (
         hypotheses=(Hypothesis(TIME, "v02_packet", high=1.0),),
         tunables={"BACKWARD_V08_THREADS": (256, 128), "BACKWARD_V08_AHEAD_MB": (6, 3, 12)},
     ),
+    _cuda(
+        "v09_single",
+        "gelu",
+        "one packet a thread in fp32, too, in blocks of 256",
+        gelu_bytes,
+        hypotheses=(Hypothesis(TIME, "v02_packet", high=1.0, dtypes=("float32",), least_bytes=LARGE),),
+        tunables={"BACKWARD_V09_THREADS": (256, 128, 1024)},
+    ),
 )
 
 GELU_BACKWARD = register(
@@ -593,6 +601,6 @@ GELU_BACKWARD = register(
         flops_why="an element costs 15: 6 for t, exp, 1 +, divide, 3 for t', 1 - q, and two products more than sums",
         variants={variant.name: variant for variant in GELU_VARIANTS},
         chain=("gelu_backward",),
-        best="v02_packet",
+        best="v09_single",
     )
 )

@@ -353,6 +353,16 @@ GRADIENT_VARIANTS = (
         hypotheses=(Hypothesis(TIME, "v04_cluster", high=1.02),),
         **on_a_copy(from_extension("cross_entropy", "v04_in_place")),
     ),
+    _cuda(
+        "v05_ring",
+        "the row in a ring in shared memory, read once; the next rows come while it is reduced and written",
+        gradient_bytes,
+        hypotheses=(
+            Hypothesis(TIME, "floor", high=1 / 0.9, least_bytes=LARGE),
+            Hypothesis(TIME, "v03_online", high=0.9, least_bytes=LARGE),
+        ),
+        no_tunables="the sizes of stages and warps are those that were timed",
+    ),
 )
 
 CROSS_ENTROPY = register(

@@ -230,6 +230,19 @@ VARIANTS = (
             "GEMV_V05_EARLY_MB": (4, 0, 2, 8),
         },
     ),
+    cuda_variant(
+        "gemv",
+        "v06_at_once",
+        "few rows: weights, bias and x are asked for at once, not the bias behind the sums",
+        minimum_bytes,
+        hypotheses=(
+            Hypothesis(TIME, "v02_warp", high=0.97, shape="fc", counters=False),
+            Hypothesis(TIME, "v02_warp", high=0.97, shape="mlp_proj", counters=False),
+            Hypothesis(TIME, "v02_warp", high=0.97, shape="qkv", counters=False),
+            Hypothesis(TIME, "v02_warp", high=0.97, shape="proj", counters=False),
+        ),
+        tunables={"GEMV_V06_THREADS": (256, 128, 512)},
+    ),
 )
 
 GEMV = register(
@@ -277,7 +290,7 @@ GEMV = register(
         flops_why=FLOPS_WHY,
         variants={variant.name: variant for variant in VARIANTS},
         chain=("linear",),
-        best="v05_straight",
+        best="v06_at_once",
         reads_only=True,
         extras=(ARGMAX,),
     )
