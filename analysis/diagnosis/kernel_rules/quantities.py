@@ -66,7 +66,7 @@ def alone(e: Evidence) -> Bools:
 
 
 def awaited(e: Evidence) -> Floats:
-    """Return the share of time that warps wait for data: without loads of their own, at barriers after copies in bulk."""
+    """Return the share of time that warps wait for data: without own loads, at barriers after copies in bulk."""
     waits = e.waits("long_scoreboard")
     return np.where(e.loaded == 0, np.maximum(waits, e.waits("barrier")), waits)
 
