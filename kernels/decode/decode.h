@@ -33,7 +33,6 @@ struct DecodeCall {
   int32_t stamped;      // the number of these tokens that keep stamps
   int32_t stamps_each;  // stamps per block and token
   int32_t slots;        // tiles in a block's ring
-  int32_t kept;         // of a block's tiles of the output embedding, every how manieth stays in L2; 0: none
   float epsilon;
   int64_t* told;  // (capacity + 1), memory of the host: the same as `ids`, for a host that reads along
 };

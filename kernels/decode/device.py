@@ -20,7 +20,6 @@ CAPABILITY = (9, 0)
 PERSISTENT, FEW = "decode_run_persistent", "decode_run_few"  # launchers of decode.cu
 PERSISTENT_SLOTS, FEW_SLOTS = 15, 8  # tiles in a block's ring
 SHARED_BYTES = 44 << 10  # the most shared memory of a block without its rings
-KEPT = 3  # every third tile of the output embedding shall stay in L2, of those that a block asks for last: 19 MB of 77
 PATIENCE_NS = 2_000_000_000
 LEAST_SLOTS, MOST_SLOTS = 12, 16  # a layer has four tiles of attention and at most eight of the MLP
 TOO_LARGE, NO_ROOM = 13, 14
@@ -30,7 +29,7 @@ _POINTERS = (
     "units", "begins", "vectors", "wte", "wpe", "keys", "values", "token", "position", "ids", "logits", "words",
     "control", "stamps",
 )  # fmt: skip
-_NUMBERS = ["layers", "vocabulary", "capacity", "blocks", "tokens", "stamped", "stamps_each", "slots", "kept"]
+_NUMBERS = ["layers", "vocabulary", "capacity", "blocks", "tokens", "stamped", "stamps_each", "slots"]
 # the phases of a layer, and those after the last layer, in the order of step.cuh
 LAYER_PHASES = ("wait for x", "attention", "wait for x after attention", "mlp")
 LAST_PHASES = ("wait for x", "lm_head", "wait for token")
@@ -201,7 +200,6 @@ class DeviceProgram:
             stamped=stamped,
             stamps_each=self.buffers.stamps.shape[2],
             slots=slots,
-            kept=KEPT,
             epsilon=sizes.epsilon,
             told=self.told.ctypes.data,
         )

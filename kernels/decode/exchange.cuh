@@ -18,6 +18,15 @@ enum Phase { EMBED, SCORES, ATTENTION, MLP, HEAD, TOO_LARGE = 13, NO_ROOM = 14 }
 // The sums of what clusters add to x.
 enum Sum { OF_ATTENTION, OF_MLP };
 
+// Returns since when a block waits, or 0 to give up. A call, so that it does not lie between instructions of every layer.
+__device__ __noinline__ uint64_t look_around(uint32_t* control, uint64_t patience, uint64_t since, uint32_t where) {
+  if (load_flag(control + 1)) return 0;
+  const uint64_t now = now_ns();
+  if (!since) return now;
+  if (now - since < patience) return since;
+  if (claim_flag(control + 1, where)) control[2] = block_index();
+  return 0;
+}
 // Ends a wait that takes too long. The first block to give up writes to `control` where it waited; then all others give
 // up.
 class Watch {
@@ -28,12 +37,8 @@ class Watch {
   DEVICE bool patient(Phase phase, int layer) {
     spin();
     if (__builtin_expect(++looks_ % 64 != 0, 1)) return true;
-    if (load_flag(control_ + 1)) return false;
-    const uint64_t now = now_ns();
-    if (!since_) since_ = now;
-    if (now - since_ < patience_) return true;
-    if (claim_flag(control_ + 1, 1u + phase + 16u * layer)) control_[2] = block_index();
-    return false;
+    since_ = look_around(control_, patience_, since_, 1u + phase + 16u * layer);
+    return since_ != 0;
   }
   DEVICE void reset() { looks_ = 0, since_ = 0; }
 

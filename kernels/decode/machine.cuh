@@ -98,11 +98,11 @@ DEVICE float max_lanes(float value) {
   return value;
 }
 DEVICE uint64_t max_lanes(uint64_t value) {
-  UNROLL
-  for (int offset = 16; offset >= 1; offset >>= 1) {
-    const uint64_t other = __shfl_xor_sync(0xffffffffu, value, offset);
-    value = other > value ? other : value;
-  }
+#if __CUDA_ARCH__ >= 800
+  const uint32_t upper = static_cast<uint32_t>(value >> 32), most = __reduce_max_sync(0xffffffffu, upper);
+  const uint32_t rest = upper == most ? static_cast<uint32_t>(value) : 0;
+  value = static_cast<uint64_t>(most) << 32 | __reduce_max_sync(0xffffffffu, rest);
+#endif
   return value;
 }
 
@@ -152,23 +152,6 @@ DEVICE void tell_host(int64_t* at, int64_t value) {
 DEVICE bool claim_flag(uint32_t* at, uint32_t value) { return atomicCAS(at, 0u, value) == 0u; }
 
 // --- products ---
-// Multiplies 8 rows of `first` and of `second`, 32 bf16 each, with 8 columns by the tensor cores, and adds the products of
-// one half to sum[0], of the other to sum[1], so that the two halves do not wait for each other. Lane 4 g + t has elements
-// 8 t to 8 t + 7 of row g of both, and of column g. It gets the sums of row g with columns 2 t and 2 t + 1: of the first
-// rows, then of the second.
-DEVICE void tensor_product(float (&sum)[2][4], const Packet& first, const Packet& second, const Packet& column) {
-#if __CUDA_ARCH__ >= 800
-  UNROLL
-  for (int half = 0; half < 2; ++half) {
-    float (&to)[4] = sum[half];
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-        "{%0, %1, %2, %3};"
-        : "+f"(to[0]), "+f"(to[1]), "+f"(to[2]), "+f"(to[3])
-        : "r"(first.pair[2 * half]), "r"(second.pair[2 * half]), "r"(first.pair[2 * half + 1]),
-          "r"(second.pair[2 * half + 1]), "r"(column.pair[2 * half]), "r"(column.pair[2 * half + 1]));
-  }
-#endif
-}
 // Adds to `sum` the products of two rows of 16 bf16 with 8 columns. Lane 4 g + t has elements 2 t and 2 t + 1 of row g, of
 // row g + 8, then elements 2 t + 8 and 2 t + 9 of both; and `low` and `high`, these elements of column g. It gets the sums
 // of row g, then of row g + 8, with columns 2 t and 2 t + 1.
@@ -259,14 +242,7 @@ DEVICE uint32_t place_of_peer(const void* here, int rank) {
 #endif
   return there;
 }
-DEVICE void send_two_to(uint32_t place, float first, float second, uint32_t barrier) {  // places of a peer
-#if __CUDA_ARCH__ >= 900
-  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0], {%1, %2}, [%3];" ::"r"(place),
-               "r"(__float_as_uint(first)), "r"(__float_as_uint(second)), "r"(barrier)
-               : "memory");
-#endif
-}
-DEVICE void send_four_to(uint32_t place, const float (&value)[4], uint32_t barrier) {
+DEVICE void send_four_to(uint32_t place, const float (&value)[4], uint32_t barrier) {  // places of a peer
 #if __CUDA_ARCH__ >= 900
   asm volatile(
       "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(place),
@@ -292,6 +268,8 @@ DEVICE uint32_t packed(float low, float high) {  // two bf16
 #endif
   return pair;
 }
+// Has the value computed here: not later, where it is used.
+DEVICE void compute_now(float& value) { asm volatile("" : "+f"(value)); }
 DEVICE int round_to_int(float value) { return __float2int_rn(value); }
 DEVICE float divided(float a, float b) { return __fdividef(a, b); }
 DEVICE float power_of_2(float x) {

@@ -110,19 +110,21 @@ def _tall(made: Plan, layers: int) -> Any:
 def _wide_axes(shape: Shape) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the axes of tiles of rows, and their order when packed.
 
-    The axes: tile; row; warp, step of 32 columns, lane's place in it, element.
+    The axes: tile; row; warp, step of 32 columns, lane's place in it, half of its elements, pair, element. A product
+    takes the halves side by side.
     """
-    return (-1, TILE_ROWS, shape.warps, shape.width // shape.warps // 32, 4, 8), (0, 2, 3, 1, 4, 5)
+    return (-1, TILE_ROWS, shape.warps, shape.width // shape.warps // 32, 4, 2, 2, 2), (0, 2, 3, 1, 4, 6, 5, 7)
 
 
 def _tall_axes(shape: Shape) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the axes of tiles of columns, and their order when packed.
 
-    The axes: tile; column, as a pair and which of the pair; row, as warp, group of lanes, step of 4 rows, row.
+    The axes: tile; column, as a pair and which of the pair; row, as warp, group of lanes, step of 4 rows, half of them,
+    row.
     """
     return (
-        (-1, 4, 2, shape.warps, 8, shape.width // shape.warps // 32, 4),
-        (0, 3, 5, 4, 1, 6, 2),
+        (-1, 4, 2, shape.warps, 8, shape.width // shape.warps // 32, 2, 2),
+        (0, 3, 5, 4, 1, 7, 6, 2),
     )
 
 

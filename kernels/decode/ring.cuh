@@ -39,6 +39,8 @@ struct Shape {
 };
 
 constexpr int MOST_SLOTS = 16;
+constexpr int KEPT =
+    3;  // every third tile of the output embedding shall stay in L2, of those asked for last: 19 MB of 77
 
 // The part [begin, end) of `count` tiles that block `index` of `blocks` has.
 struct Part {
@@ -60,13 +62,11 @@ class Ring {
     // layers; a block's tiles in each: of attention, of one projection; of the output embedding
     int layers, attention, inner, head;
   };
-  // The tiles of a token begin at `from`. Every `kept`-th tile of the output embedding shall stay in L2, of those that the
-  // slots do not hold first; 0: none. `full` has a barrier for each slot and BARRIERS more.
-  DEVICE void start(const uint16_t* from, const Counts& counts, int kept, int slots, unsigned char* place,
-                    uint64_t* full) {
+  // The tiles of a token begin at `from`. `full` has a barrier for each slot and BARRIERS more.
+  DEVICE void start(const uint16_t* from, const Counts& counts, int slots, unsigned char* place, uint64_t* full) {
     from_ = from, counts_ = counts, slots_ = slots, place_ = place, full_ = full, warp_ = warp_index();
     used_ = counts.attention + 2 * counts.inner;
-    kept_ = kept;
+    first_ = used_ % slots;
     first_out_ = l2_policy(false), last_out_ = l2_policy(true);
   }
   static constexpr int BARRIERS = 4;  // of sets
@@ -125,14 +125,14 @@ class Ring {
     const int attention = counts_.attention;
     return set == QKV ? 0 : set == PROJ ? attention - 1 : attention + (set == TALL ? counts_.inner : 0);
   }
-  DEVICE int slot_in_turn(int at) const { return (used_ + at) % slots_; }
+  DEVICE int slot_in_turn(int at) const { return first_ + at - (first_ + at < slots_ ? 0 : slots_); }
   DEVICE const uint16_t* tile_at(int tile) const { return from_ + static_cast<int64_t>(tile) * (S::TILE_BYTES / 2); }
   // Asks for tile `tile` of the output embedding, whose turn is number `at`; this warp has it.
   DEVICE void ask_one(int at, int tile) {
     const int number = counts_.layers * used_ + tile;
     if (thread_index() % 32 == 0)
       copy_in(place_ + slot_in_turn(at) * S::TILE_BYTES, tile_at(number), S::TILE_BYTES, full_ + BARRIERS + at,
-              kept_ && tile >= slots_ && tile % kept_ == 0 ? last_out_ : first_out_);
+              tile >= slots_ && tile % KEPT == 0 ? last_out_ : first_out_);
     flying_ |= 1u << (BARRIERS + at);
   }
   DEVICE void wait_for(int barrier) {
@@ -146,8 +146,8 @@ class Ring {
   uint64_t* full_;
   uint64_t first_out_, last_out_;
   Counts counts_;
-  int slots_, warp_, kept_;
-  int used_;                          // slots that layers use: the tiles of a layer
+  int slots_, warp_;
+  int used_, first_;                  // slots that layers use: the tiles of a layer; the slot of the first turn
   uint32_t flying_ = 0, parity_ = 0;  // a bit for each barrier; of slots, those of this warp
 };
 

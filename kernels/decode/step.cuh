@@ -109,14 +109,14 @@ class Step {
     }
     sync_block();
     ring_.start(call_.units + static_cast<int64_t>(begin) * (S::TILE_BYTES / 2),
-                {call_.layers, attention_tiles(), inner_, vocabulary_.tiles()}, call_.kept, call_.slots,
+                {call_.layers, attention_tiles(), inner_, vocabulary_.tiles()}, call_.slots,
                 memory_ + (attends ? BEFORE_RING<S, true> : BEFORE_RING<S, false>)-first * S::TILE_BYTES, shared_.full);
   }
   // Asks for the weights of a layer's attention, or of its MLP. Copies delay the words for which blocks wait. So a launch of
   // many tokens asks when a warp has its rows of x. All warps have loaded what lay in the slots: since then they met behind a
   // product.
   DEVICE void ask_attention(int layer) {
-    if (layer == call_.layers) return;
+    if (layer == call_.layers) return ring_.fill(0, attention_tiles());
     ring_.ask(QKV, layer);
     ring_.ask(PROJ, layer);
   }
@@ -125,7 +125,7 @@ class Step {
     ring_.ask(TALL, layer);
   }
   // Asks for the first tiles of the output embedding: those in slots that layers use, those in the others, or all.
-  DEVICE void ask_head() { ring_.fill(0, ring_.used()); }
+  DEVICE void ask_head() { ring_.fill(attention_tiles(), ring_.used()); }
   DEVICE void ask_spare() { ring_.fill(ring_.used(), call_.slots); }
   DEVICE void ask_whole_head() { ring_.fill(0, call_.slots); }
   DEVICE void drain() { ring_.drain(); }
@@ -206,10 +206,14 @@ class Step {
 
   // --- x: what a phase waits for ---
   // Embeds the token.
+  // Loads the token's embedding: first of all, as nothing else of the token can begin without it.
+  DEVICE void load_embedding() {
+    embedding_[0] = two_pairs(call_.wte + static_cast<int64_t>(token_) * S::CHANNELS);
+    embedding_[1] = two_pairs(call_.wpe + static_cast<int64_t>(position_) * S::CHANNELS);
+  }
   DEVICE void embed(const Vectors& with) {
     pivot_ = 0.0f;  // a token does not depend on those before it in the launch
-    const TwoPairs token = two_pairs(call_.wte + static_cast<int64_t>(token_) * S::CHANNELS);
-    const TwoPairs place = two_pairs(call_.wpe + static_cast<int64_t>(position_) * S::CHANNELS);
+    const TwoPairs token = embedding_[0], place = embedding_[1];
     UNROLL
     for (int i = 0; i < 2; ++i) {
       kept_[2 * i] = low(token.pair[i]) + low(place.pair[i]);
@@ -278,6 +282,11 @@ class Step {
     return found;
   }
 
+  // The values of these rows as floats.
+  struct Values {
+    float of[S::ROUNDS][2][S::DIMS];
+  };
+
   // --- phases ---
   // Computes this block's channels of q, k and v, of the scores and of the head's output, and what they add to x.
   DEVICE void attention(int layer, const Loaded<3>& qkv, const Loaded<1>& proj, Cached& rows) {
@@ -292,19 +301,33 @@ class Step {
       send_scores(layer, rows);
     });
     if (!alive_) return;
+    Values value;
+    UNROLL
+    for (int round = 0; round < S::ROUNDS; ++round) {
+      if (round && !takes_part(round)) continue;
+      UNROLL
+      for (int i = 0; i < 2 * S::DIMS; ++i) {
+        const uint32_t pair = rows.value[round][i / S::DIMS].pair[i % S::DIMS / 2];
+        float& found = value.of[round][i / S::DIMS][i % S::DIMS];
+        found = i % 2 ? high(pair) : low(pair);
+        compute_now(found);  // while peers send
+      }
+    }
     there_ &= wait_sent(&shared_.scores_sent, 0, scores_, SCORES, layer);
     scores_ ^= 1;
     float out[2];
-    ROLLED
-    for (bool safely = false;; safely = true) {
-      attend(rows, safely);  // if a thread gave up, too: the lanes of a warp need each other
-      meet();
-      if (merge(out, safely)) break;
+    attend<false>(value);  // if a thread gave up, too: the lanes of a warp need each other
+    meet();
+    if (!merge<false>(out)) {
       sync_block();  // all have read what is now computed anew
+      attend<true>(value);
+      sync_block();
+      merge<true>(out);
     }
     const uint32_t most = packed(out[0], out[1]), rest = packed(out[0] - low(most), out[1] - high(most));
-    float sum[NARROW / 2][4] = {};
-    multiply_tall(sum, proj.packet[0], proj.packet[0], most, rest);
+    float sum[S::STEPS][4] = {};
+    multiply_tall(sum, proj.packet[0], most);
+    multiply_tall(sum, proj.packet[0], rest);
     send_parts(sum);
     if (!settle()) return;
     publish_parts(OF_ATTENTION, ATTENTION, layer);
@@ -313,7 +336,7 @@ class Step {
   // What a cluster without a head does instead: it adds zeros to x, when its blocks have seen x. So nobody adds to x again
   // before all blocks have seen it.
   DEVICE void no_attention(int layer) {
-    const float zeros[NARROW / 2][4] = {};
+    const float zeros[S::STEPS][4] = {};
     send_parts(zeros);
     publish_parts(OF_ATTENTION, ATTENTION, layer);
   }
@@ -326,14 +349,10 @@ class Step {
         normalised(value, constants);
         hidden = packed(gelu(value[0]), gelu(value[1]));
       }
-      float sum[NARROW / 2][4] = {};
+      float sum[S::STEPS][4] = {};
       UNROLL
-      for (int i = 0; i < MOST_INNER; i += 2) {
-        if (i >= inner_) continue;
-        const uint32_t first = value_of_lane(hidden, 4 * i + lane_ % 4);
-        const uint32_t second = value_of_lane(hidden, (4 * i + 4 + lane_ % 4) % 32);  // 0 without a second tile
-        multiply_tall(sum, tall.packet[i], tall.packet[i + 1 < MOST_INNER ? i + 1 : i], first, second);
-      }
+      for (int i = 0; i < MOST_INNER; ++i)
+        if (i < inner_) multiply_tall(sum, tall.packet[i], value_of_lane(hidden, 4 * i + lane_ % 4));
       send_parts(sum);
     });
     if (!alive_) return;
@@ -346,25 +365,20 @@ class Step {
   DEVICE void head(bool goes_on) {
     keep_moments();
     sync_block();  // a tile needs the whole row
-    Packet x[HALF] = {};
-    if (lane_ < 16) {
-      const auto* const from =
-          reinterpret_cast<const Packet*>(shared_.input[lane_ / 4 % 2]) + lane_ / 8 * HALF * 4 + lane_ % 4;
-      UNROLL
-      for (int step = 0; step < HALF; ++step) x[step] = from[4 * step];
-    }
+    TwoPairs x[ROW_STEPS];
+    UNROLL
+    for (int step = 0; step < ROW_STEPS; ++step) x[step] = input_of(4 * step);
     find_moments();
     uint64_t best = 0;
     ring_.share([&](int tile, const Packet* weights) {
       float sum[2][4] = {};
       UNROLL
-      for (int step = 0; step < HALF; ++step)
-        tensor_product(sum, weights[step * 32 + lane_], weights[(step + HALF) * 32 + lane_], x[step]);
+      for (int step = 0; step < ROW_STEPS; ++step)
+        tall_product(sum[step % 2], weights[step * 32 + lane_], x[step].pair[0], x[step].pair[1]);
       const TwoFloats constants = reinterpret_cast<const TwoFloats*>(weights + S::WEIGHT_BYTES / 16)[lane_ / 4];
-      const bool at = lane_ % 4;  // lanes 4 g have the first half of row g, lanes 4 g + 1 the second
-      const float part =
-          at ? (sum[0][2] + sum[0][3]) + (sum[1][2] + sum[1][3]) : (sum[0][0] + sum[0][1]) + (sum[1][0] + sum[1][1]);
-      const float both = part + other_lane(part, 1);
+      UNROLL
+      for (int i = 0; i < 4; ++i) sum[0][i] += sum[1][i];
+      const float both = both_halves(sum[0]);
       const int token = (vocabulary_.begin + tile) * S::TILE_ROWS + lane_ / 4;
       if (lane_ % 4 == 0 && token < call_.vocabulary) {
         const float logit = fmaf(scale_, fmaf(-shift_, constants.value[0], both), constants.value[1]);
@@ -445,8 +459,8 @@ class Step {
   }
 
  private:
-  static constexpr int NARROW = 4 * S::STEPS;    // rows of a tall tile that a lane has
-  static constexpr int HALF = S::CHANNELS / 64;  // packets of half of a row's columns that a lane multiplies
+  static constexpr int NARROW = 4 * S::STEPS;                          // rows of a tall tile that a lane has
+  static constexpr int ROW_STEPS = S::CHANNELS / 32;                   // packets of a row that a lane multiplies
   static constexpr float QUERY_SCALE = 1.4426950408889634f / S::ROOT;  // log2(e) / sqrt(SIZE)
   static constexpr float MOST_WEIGHT = 1.2676506e30f;  // 2 to the power of 100: sums of values are finite
   static constexpr float NOTHING = -1e30f;             // below any score; finite, so that differences are numbers
@@ -552,8 +566,10 @@ class Step {
   }
   // Leaves this warp's sums for the norm to the block; find_moments() adds them behind a barrier.
   DEVICE void keep_moments() {
-    add_lanes<16, 1>(moment_);
-    if (lane_ == 0) *reinterpret_cast<TwoFloats*>(shared_.moments[turn_][warp_]) = TwoFloats{{moment_[0], moment_[1]}};
+    const bool upper = lane_ & 16;  // these lanes add up the second sum
+    float one[1] = {(upper ? moment_[1] : moment_[0]) + other_lane(upper ? moment_[0] : moment_[1], 16)};
+    add_lanes<8, 1>(one);
+    if (lane_ % 16 == 0) shared_.moments[turn_][warp_][lane_ / 16] = one[0];
   }
 
   // --- products ---
@@ -570,41 +586,47 @@ class Step {
     }
     return found;
   }
+  // The input's pairs that this lane brings to a product with packets from number `packet` on. A packet has four pairs of a
+  // row: of the product's 16 rows, the first eight have the first half of them, the others the second. So two columns of B have
+  // the first half as bf16 and what bf16 lost, and the next two the second.
+  DEVICE TwoPairs input_of(int packet) const {
+    TwoPairs found = {};
+    if (lane_ < 16)
+      found = reinterpret_cast<const TwoPairs*>(shared_.input[lane_ / 4 % 2])[2 * (packet + lane_ % 4) + lane_ / 8];
+    return found;
+  }
+  // The product of row g in lanes 4 g and 4 g + 1, which have half of it each.
+  DEVICE float both_halves(const float (&sum)[4]) const {
+    const float half = lane_ % 4 ? sum[2] + sum[3] : sum[0] + sum[1];
+    return half + other_lane(half, 1);
+  }
   // Multiplies the first `tiles` tiles of a set, at most COUNT, with the input. Of the input, lanes 0 to 3 have the first part,
   // lanes 4 to 7 the second: two columns of B. After the barrier calls `finish(constants)`, in which normalised() has the
   // products of this lane's two rows.
   template <int COUNT, class Finish>
   DEVICE void products(Set set, int tiles, const Loaded<COUNT>& loaded, Finish finish) {
     if (tiles == 0) return;
-    constexpr int PAIRED = (COUNT + 1) / 2;  // products that take two tiles each, or the last one twice
-    Packet x[S::STEPS] = {};
-    if (lane_ < 8) {
-      const auto* const from =
-          reinterpret_cast<const Packet*>(shared_.input[lane_ / 4]) + warp_ * S::STEPS * 4 + lane_ % 4;
-      UNROLL
-      for (int step = 0; step < S::STEPS; ++step) x[step] = from[4 * step];
-    }
-    float sum[PAIRED][2][4] = {};
+    TwoPairs x[S::STEPS];
+    UNROLL
+    for (int step = 0; step < S::STEPS; ++step) x[step] = input_of((warp_ * S::STEPS + step) * 4);
+    float sum[COUNT][4] = {};
     UNROLL
     for (int step = 0; step < S::STEPS; ++step) {
       UNROLL
-      for (int i = 0; i < PAIRED; ++i)
-        tensor_product(sum[i], loaded.packet[2 * i][step], loaded.packet[2 * i + 1 < COUNT ? 2 * i + 1 : 2 * i][step],
-                       x[step]);
+      for (int i = 0; i < COUNT; ++i) tall_product(sum[i], loaded.packet[i][step], x[step].pair[0], x[step].pair[1]);
     }
     keep_moments();
     // what lies behind the tile of this lane's two rows
     const int own = lane_ / (S::TILE_ROWS / 2);
     const Packet constants = ring_.tiles(
         set)[(own < tiles ? own : 0) * (S::TILE_BYTES / 16) + S::WEIGHT_BYTES / 16 + lane_ % (S::TILE_ROWS / 2)];
+    float found[COUNT];
+    UNROLL
+    for (int i = 0; i < COUNT; ++i) found[i] = both_halves(sum[i]);
     if (lane_ % 4 == 0) {
       float* const to = shared_.sums[turn_][warp_] + lane_ / 4;
       UNROLL
-      for (int i = 0; i < COUNT; ++i) {
-        const float (&two)[2][4] = sum[i / 2];
-        const int at = i % 2 * 2;
-        to[i * S::TILE_ROWS] = (two[0][at] + two[0][at + 1]) + (two[1][at] + two[1][at + 1]);
-      }
+      for (int i = 0; i < COUNT; ++i) to[i * S::TILE_ROWS] = found[i];
     }
     meet();
     find_moments();
@@ -640,27 +662,20 @@ class Step {
     pivot_ += shift_;
   }
 
-  // Adds the products of this warp's rows of two tall tiles with 8 values each, of which every lane has the two of its place
-  // in four lanes. Every fourth lane gets NARROW rows that follow each other, in the first and the third of four sums.
-  DEVICE void multiply_tall(float (&sum)[NARROW / 2][4], const Packet (&first)[S::STEPS],
-                            const Packet (&second)[S::STEPS], uint32_t x, uint32_t y) const {
+  // Adds the products of this warp's rows of a tall tile with 8 values, of which every lane has the two of its place in four
+  // lanes. A packet has four rows; two columns of B have the values, each for two of the rows. Every fourth lane gets all four.
+  DEVICE void multiply_tall(float (&sum)[S::STEPS][4], const Packet (&tile)[S::STEPS], uint32_t values) const {
+    const uint32_t first = lane_ / 4 == 0 ? values : 0, second = lane_ / 4 == 1 ? values : 0;
     UNROLL
-    for (int i = 0; i < NARROW / 2; ++i) {
-      const int at = i % 2 * 2;
-      const Packet& one = first[i / 2];
-      const Packet& two = second[i / 2];
-      const Packet rows = {{one.pair[at], one.pair[at + 1], two.pair[at], two.pair[at + 1]}};
-      tall_product(sum[i], rows, lane_ < 4 ? x : 0, lane_ < 4 ? y : 0);
-    }
+    for (int step = 0; step < S::STEPS; ++step) tall_product(sum[step], tile[step], first, second);
   }
   // Sends what this block adds to x: to each peer its rows, which one warp has.
-  DEVICE void send_parts(const float (&sum)[NARROW / 2][4]) {
+  DEVICE void send_parts(const float (&sum)[S::STEPS][4]) {
     if (lane_ % 4) return;
     UNROLL
-    for (int i = 0; i < NARROW / 2; i += 2) {
-      const float four[4] = {sum[i][0], sum[i][2], sum[i + 1][0], sum[i + 1][2]};
-      send_four_to(parts_there_ + 64 * i, four, parts_sent_there_);  // lanes side by side: four of NARROW rows of each
-    }
+    for (int i = 0; i < S::STEPS; ++i)
+      send_four_to(parts_there_ + 128 * i, sum[i],
+                   parts_sent_there_);  // lanes side by side: four of NARROW rows of each
   }
   // Adds up what the cluster adds to this warp's rows, and adds it to the words of all clusters.
   DEVICE void publish_parts(Sum of, Phase from, int layer) {
@@ -718,14 +733,21 @@ class Step {
       multiply(rows.key[round][0], query, score[round][0]);
       multiply(rows.key[round][1], query, score[round][1]);
     }
-    const float* const to = scores()[rank_] + row_of(0);
+    // two lanes have four rows, and send them to half of the peers each
+    const bool odd = lane_ % 2;
+    const float* const to = scores()[rank_] + row_of(0) - 2 * odd;
     UNROLL
-    for (int peer = 0; peer < S::CLUSTER; ++peer) {
-      const uint32_t there = place_of_peer(to, peer), barrier = place_of_peer(&shared_.scores_sent, peer);
+    for (int round = 0; round < S::ROUNDS; ++round) {
+      if (round && !takes_part(round)) continue;
+      const float mine[2] = {score[round][0], score[round][1]};
+      const float others[2] = {other_lane(mine[0], 1), other_lane(mine[1], 1)};
+      const float four[4] = {odd ? others[0] : mine[0], odd ? others[1] : mine[1], odd ? mine[0] : others[0],
+                             odd ? mine[1] : others[1]};
       UNROLL
-      for (int round = 0; round < S::ROUNDS; ++round)
-        if (round == 0 || takes_part(round))
-          send_two_to(there + 8 * round * S::THREADS, score[round][0], score[round][1], barrier);
+      for (int i = 0; i < S::CLUSTER / 2; ++i) {
+        const int peer = 2 * i + odd;
+        send_four_to(place_of_peer(to, peer) + 8 * round * S::THREADS, four, place_of_peer(&shared_.scores_sent, peer));
+      }
     }
     if (keeps) {  // behind what the peers wait for
       const Packet value = packed_row(own + 2 * S::DIMS);
@@ -752,10 +774,11 @@ class Step {
   }
   // Computes the softmax over this warp's rows, and the weighted sum of their values. Weights are relative to this token's own
   // score, which all warps know, or `safely` to the largest of the warp.
-  DEVICE void attend(const Cached& rows, bool safely) {
+  template <bool SAFELY>
+  DEVICE void attend(const Values& value) {
     float reference = NOTHING, sum[S::DIMS] = {}, weights[1] = {};
     if (takes_part(0)) {
-      if (!safely) reference = score_of(position_);
+      if (!SAFELY) reference = score_of(position_);
       float score[S::ROUNDS][2];
       UNROLL
       for (int round = 0; round < S::ROUNDS; ++round) {
@@ -773,7 +796,7 @@ class Step {
           if (row_of(round) + i <= position_) score[round][i] = part[0][i] + part[1][i];
         }
       }
-      if (safely) {
+      if (SAFELY) {
         UNROLL
         for (int round = 0; round < S::ROUNDS; ++round)
           reference = fmaxf(reference, fmaxf(score[round][0], score[round][1]));
@@ -786,10 +809,7 @@ class Step {
         for (int i = 0; i < 2; ++i) {
           const float weight = power_of_2(score[round][i] - reference);  // 0 for a row behind this token's
           UNROLL
-          for (int j = 0; j < 4; ++j) {
-            sum[2 * j] = fmaf(weight, low(rows.value[round][i].pair[j]), sum[2 * j]);
-            sum[2 * j + 1] = fmaf(weight, high(rows.value[round][i].pair[j]), sum[2 * j + 1]);
-          }
+          for (int j = 0; j < S::DIMS; ++j) sum[j] = fmaf(weight, value.of[round][i][j], sum[j]);
           weights[0] += weight;
         }
       }
@@ -821,11 +841,12 @@ class Step {
   }
   // Merges the parts of the block's warps: two channels of the head's output in each lane, those of its place in four lanes.
   // Returns false if the weights may have become too large. They are 1 or more: this token's own is.
-  DEVICE bool merge(float (&out)[2], bool safely) const {
-    float factor[S::WARPS], sum[2] = {}, weight = 0.0f;
+  template <bool SAFELY>
+  DEVICE bool merge(float (&out)[2]) const {
+    float factor[S::WARPS], sum[2][2] = {}, weight[2] = {};
     UNROLL
     for (int i = 0; i < S::WARPS; ++i) factor[i] = 1.0f;
-    if (safely) {
+    if (SAFELY) {
       float most = NOTHING;
       UNROLL
       for (int i = 0; i < S::WARPS; ++i) most = fmaxf(most, shared_.attended[i].reference);
@@ -836,13 +857,17 @@ class Step {
     UNROLL
     for (int i = 0; i < S::WARPS; ++i) {
       const auto& part = shared_.attended[i];
-      sum[0] = fmaf(factor[i], part.sum[lane_ % 4 * 2], sum[0]);
-      sum[1] = fmaf(factor[i], part.sum[lane_ % 4 * 2 + 1], sum[1]);
-      weight = fmaf(factor[i], part.weight, weight);
+      const TwoFloats two = reinterpret_cast<const TwoFloats*>(part.sum)[lane_ % 4];
+      sum[i % 2][0] = fmaf(factor[i], two.value[0], sum[i % 2][0]);
+      sum[i % 2][1] = fmaf(factor[i], two.value[1], sum[i % 2][1]);
+      weight[i % 2] = fmaf(factor[i], part.weight, weight[i % 2]);
     }
-    out[0] = divided(sum[0], weight);
-    out[1] = divided(sum[1], weight);
-    return safely || weight < MOST_WEIGHT;
+    weight[0] += weight[1];
+    out[0] = divided(sum[0][0] + sum[1][0], weight[0]);
+    out[1] = divided(sum[0][1] + sum[1][1], weight[0]);
+    compute_now(out[0]);
+    compute_now(out[1]);
+    return SAFELY || weight[0] < MOST_WEIGHT;
   }
 
   const DecodeCall& call_;
@@ -864,6 +889,7 @@ class Step {
   uint32_t scores_ = 0, parts_ = 0;  // parities of the barriers that count what peers send
   int position_ = 0, token_ = 0, turn_ = 0;
   TwoWords last_[2] = {};  // what this lane has seen of the sums of its rows
+  TwoPairs embedding_[2];  // the token's and the position's
   float kept_[4] = {};     // this lane's rows of x
   float moment_[2] = {};   // their sums for the norm
   float pivot_ = 0.0f;     // the mean of the row that was normalised last
@@ -908,6 +934,7 @@ DEVICE void decode_part(const DecodeCall& call, Phase part, int layer, Begin beg
       }
       step.admit();
       between();
+      if (!layer) step.load_embedding();
       if (!layer) step.embed(vectors);
       if (part == ATTENTION) step.leave_rows(OF_ATTENTION, layer);
       if (layer) step.leave_seen(OF_MLP, layer);
@@ -948,6 +975,7 @@ DEVICE void decode_tokens(const DecodeCall& call) {
   const auto decode = [&](bool goes_on) {
     ROLLED
     for (int layer = 0; layer < call.layers; ++layer) {
+      if (layer == 0) step.load_embedding();
       const auto vectors = step.vectors_of_x(layer);
       const auto ask = [&] {
         step.ask_mlp(layer);
