@@ -33,6 +33,10 @@ constexpr int SIZE = MODEL_SIZE, INNER = MODEL_INNER, VOCABULARY = MODEL_VOCABUL
 constexpr int BLOCKS = MODEL_BLOCKS, SLOT_UNITS = MODEL_SLOT_UNITS;
 constexpr bool QK_NORM = MODEL_QK_NORM;
 
+HOST_DEVICE constexpr int most_of(int a, int b) { return a > b ? a : b; }
+HOST_DEVICE constexpr int least_of(int a, int b) { return a < b ? a : b; }
+constexpr int rounded(int bytes) { return (bytes + 127) / 128 * 128; }
+
 constexpr int WARPS = 8, THREADS = 32 * WARPS;
 constexpr int TILE_ROWS = 8, UNIT_COLUMNS = 32, UNIT_BYTES = 2 * TILE_ROWS * UNIT_COLUMNS,
               UNIT_PACKETS = UNIT_BYTES / 16;
@@ -43,15 +47,16 @@ constexpr int VECTORS = 2 * HIDDEN + 2 * SIZE;  // elements of a layer's norms
 constexpr int GROUP = BATCH == 1 ? 16 : 24 / BATCH,
               OUTPUTS = GROUP * TILE_ROWS * BATCH;  // tiles whose sums are added at once
 constexpr int LANES = SIZE / 8, ROWS = 32 / LANES,
-              GROUPS = WARPS * ROWS;          // lanes of a cached row, rows of a warp, of a block
+              GROUPS = WARPS * ROWS;  // lanes of a cached row, rows of a warp, of a block
+// With so many query heads of a key head, tensor cores multiply long contexts, and L2 is asked for more. Fewer were slower.
+constexpr bool TOGETHER = SHARING >= 4 && SHARING <= 8 && SIZE >= 64;
+constexpr int STEP_ROWS = 16, STEPS = most_of(1, 128 / SIZE);  // cached rows of a product; products of a warp at once
+constexpr int KEY_PACKETS = most_of(1, SIZE / 32), VALUE_PACKETS = most_of(1, SIZE / 64);  // of a row, that a lane has
+constexpr int AHEAD = 8;                      // chunks of a warp that L2 is asked for
 constexpr int LEAST_ROWS = MODEL_LEAST_ROWS;  // cached rows of a block at least
 constexpr int PART = SIZE + 2;                // a block's part of a head: sums, the largest score, the sum of powers
 constexpr int MOST_STEP = 8;                  // packets of x in a lane's registers
 constexpr int AT_ONCE = BATCH < 8 ? 16 : 12;  // pairs of words that a thread loads at once
-
-HOST_DEVICE constexpr int most_of(int a, int b) { return a > b ? a : b; }
-HOST_DEVICE constexpr int least_of(int a, int b) { return a < b ? a : b; }
-constexpr int rounded(int bytes) { return (bytes + 127) / 128 * 128; }
 
 // Words of the exchange, by what they hold.
 constexpr int64_t QKV_AT = 0, ATTENDED_AT = QKV_AT + BATCH * QKV_ROWS;
@@ -129,6 +134,17 @@ class Stream {
       }
     }
     return {{sum[0][0] + sum[2][0] + (sum[1][2] + sum[3][2]), sum[0][1] + sum[2][1] + (sum[1][3] + sum[3][3])}};
+  }
+  // Asks L2 for the chunks behind those in the slots, which the next small products do not free.
+  DEVICE void ask_ahead() {
+    if (thread_index() % 32 == 0 && left_ >= AHEAD) {
+      int at = next_;
+      ROLLED
+      for (int i = 0; i < AHEAD; ++i) {
+        ask_l2(from_ + static_cast<int64_t>(at) * stride_ * SLOT_BYTES, SLOT_BYTES);
+        if (++at == chunks_) at = 0;
+      }
+    }
   }
   // Leaves what pads the last chunk of a token.
   DEVICE void finish() {
@@ -279,6 +295,7 @@ class Step {
       const uint32_t tag = base + static_cast<uint32_t>(token) * (LAYERS + 1) + 1;
       stamp(0);
       embed();
+      if (TOGETHER) fetch_rows(0);
       ROLLED
       for (int layer = 0; layer < LAYERS; ++layer) one_layer(layer, tag + layer);
       head(tag + LAYERS, token % 2, given);
@@ -471,7 +488,7 @@ class Step {
   DEVICE void one_layer(int layer, uint32_t tag) {
     const int stamps = 1 + layer * LAYER_STAMPS;
     uint64_t* const words = call_.words;
-    fetch_rows(layer);
+    if (!TOGETHER) fetch_rows(layer);
     if (const Part tiles = tiles_of(QKV_ROWS); tiles.begin < tiles.end) {
       load_normed(words + X_AT, norm(layer, 0), tag - 1, QKV, layer, layer == 0);
       stamp(stamps);
@@ -482,6 +499,7 @@ class Step {
       stamp(stamps + 1);
     }
     attend(layer, tag, stamps + 2);
+    if (TOGETHER) stream_.ask_ahead();
     if (const Part tiles = tiles_of(HIDDEN); tiles.begin < tiles.end) {
       load_pairs<ATTENDED>(words + ATTENDED_AT, tag, PROJECTION, layer);
       stamp(stamps + 4);
@@ -500,6 +518,7 @@ class Step {
       });
       stamp(stamps + 7);
     }
+    if (TOGETHER && layer + 1 < LAYERS) fetch_rows(layer + 1);
     if (const Part tiles = tiles_of(HIDDEN); tiles.begin < tiles.end) {
       load_pairs<INNER>(words + INNER_AT, tag, DOWN, layer);
       stamp(stamps + 8);
@@ -528,7 +547,7 @@ class Step {
   DEVICE int64_t rows_at(int layer, int pair) const {
     return (static_cast<int64_t>(layer) * BATCH * KV_HEADS + pair) * call_.capacity * SIZE;
   }
-  // Asks L2 for the cached rows that this block will read.
+  // Asks L2 for the cached rows of a layer that this block will read.
   DEVICE void fetch_rows(int layer) {
     const int n = splits();
     if (thread_ != 0 || block_ >= tasks(n)) return;
@@ -547,6 +566,8 @@ class Step {
       const Task task(number, n, position_);
       if (SHARING > 1 && n == 1)
         attend_one<1>(layer, tag, task, stamps);
+      else if constexpr (TOGETHER && !STAMPED)  // which leaves no register for stamps
+        attend_together(layer, tag, task, stamps);
       else
         attend_one<SHARING>(layer, tag, task, stamps);
     }
@@ -730,6 +751,147 @@ class Step {
       }
       if (lane_ == 0) part[SIZE] = sums.most[head], part[SIZE + 1] = sums.powers[head];
     }
+    publish_heads<HEADS_>(layer, tag, task);
+    stamp(stamps + 1);
+  }
+
+  // The same by tensor cores. A product's 16 rows are the heads as bf16, and what bf16 lost of them. Their scores, as powers,
+  // are rows of the next product: lane 4 g + t has those of head g with rows 2 t and 2 t + 1 of each 8. Of keys, it has row
+  // g of each 8, packets t, t + 4 and so on; of values rows 2 t, 2 t + 1, 2 t + 8 and 2 t + 9 of 16, packets g, g + 8 and so on.
+  struct Cached {
+    Packet key[STEPS][2][KEY_PACKETS], value[STEPS][4][VALUE_PACKETS];
+  };
+  DEVICE int key_row(int step, int half) const { return STEP_ROWS * step + 8 * half + lane_ / 4; }
+  DEVICE int value_row(int step, int i) const { return STEP_ROWS * step + 2 * (lane_ % 4) + i % 2 + i / 2 * 8; }
+  DEVICE static Packet packet_of(const uint16_t* rows, int row, int place, int end) {
+    return row < end ? load_through_l2(rows + static_cast<int64_t>(row) * SIZE + 8 * place) : Packet{{0, 0, 0, 0}};
+  }
+  DEVICE void load_keys(Cached& cached, const uint16_t* keys, int from, int end) const {
+    UNROLL
+    for (int i = 0; i < 2 * STEPS * KEY_PACKETS; ++i) {
+      const int step = i / 2 / KEY_PACKETS, half = i / KEY_PACKETS % 2, j = i % KEY_PACKETS;
+      cached.key[step][half][j] = packet_of(keys, from + key_row(step, half), lane_ % 4 + 4 * j, end);
+    }
+  }
+  DEVICE void load_values(Cached& cached, const uint16_t* values, int from, int end) const {
+    UNROLL
+    for (int i = 0; i < 4 * STEPS * VALUE_PACKETS; ++i) {
+      const int step = i / 4 / VALUE_PACKETS, row = i / VALUE_PACKETS % 4, j = i % VALUE_PACKETS;
+      cached.value[step][row][j] = packet_of(values, from + value_row(step, row), lane_ / 4 + 8 * j, end);
+    }
+  }
+  // Puts this token's row where this lane has it.
+  DEVICE void keep_self(Cached& cached, int from) const {
+    const Packet* const self = reinterpret_cast<const Packet*>(self_);
+    UNROLL
+    for (int i = 0; i < 2 * STEPS * KEY_PACKETS; ++i) {
+      const int step = i / 2 / KEY_PACKETS, half = i / KEY_PACKETS % 2, j = i % KEY_PACKETS;
+      if (from + key_row(step, half) == position_) cached.key[step][half][j] = self[lane_ % 4 + 4 * j];
+    }
+    UNROLL
+    for (int i = 0; i < 4 * STEPS * VALUE_PACKETS; ++i) {
+      const int step = i / 4 / VALUE_PACKETS, row = i / VALUE_PACKETS % 4, j = i % VALUE_PACKETS;
+      if (from + value_row(step, row) == position_) cached.value[step][row][j] = self[SIZE / 8 + lane_ / 4 + 8 * j];
+    }
+  }
+  // The low or the high halves of two pairs, as a pair.
+  DEVICE static uint32_t both(uint32_t first, uint32_t second, int upper) {
+    return upper ? first >> 16 | (second & 0xffff0000u) : (first & 0xffffu) | second << 16;
+  }
+  DEVICE void attend_together(int layer, uint32_t tag, const Task& task, int stamps) {
+    constexpr int TURN = STEPS * STEP_ROWS;
+    const int g = lane_ / 4, t = lane_ % 4, last = task.end + (task.split == task.splits - 1);
+    const int each = (last - task.begin + STEP_ROWS * WARPS - 1) / (STEP_ROWS * WARPS) * STEP_ROWS;
+    const int begin = task.begin + warp_ * each, end = min(begin + each, last), cached_end = min(end, position_);
+    const uint16_t* const keys = call_.keys + rows_at(layer, task.pair);
+    const uint16_t* const values = call_.values + rows_at(layer, task.pair);
+    Cached cached;
+    load_keys(cached, keys, begin, cached_end);
+    load_values(cached, values, begin, cached_end);
+    take_rows<SHARING>(layer, tag, task);
+    stamp(stamps);
+    Packet first[KEY_PACKETS], rest[KEY_PACKETS];
+    UNROLL
+    for (int i = 0; i < 4 * KEY_PACKETS; ++i) {
+      const int j = i / 4, pair = i % 4;
+      const float* const two = query_ + min(g, SHARING - 1) * SIZE + 8 * (t + 4 * j) + 2 * pair;
+      first[j].pair[pair] = g < SHARING ? packed(two[0], two[1]) : 0;
+      rest[j].pair[pair] =
+          g < SHARING ? packed(two[0] - low(first[j].pair[pair]), two[1] - high(first[j].pair[pair])) : 0;
+    }
+    float most = -1e30f, powers[1] = {0}, sum[VALUE_PACKETS][8][4] = {};
+    ROLLED
+    for (int from = begin; from < end; from += TURN) {
+      if (from + TURN > position_ && end > position_) keep_self(cached, from);
+      float score[2 * STEPS][2], larger = most;
+      UNROLL
+      for (int tile = 0; tile < 2 * STEPS; ++tile) {
+        float product[2][4] = {};
+        UNROLL
+        for (int i = 0; i < 2 * KEY_PACKETS; ++i) {
+          const int j = i / 2, at = i % 2 * 2;
+          const Packet& key = cached.key[tile / 2][tile % 2][j];
+          tall_product(product[i % 2],
+                       {{first[j].pair[at], rest[j].pair[at], first[j].pair[at + 1], rest[j].pair[at + 1]}},
+                       key.pair[at], key.pair[at + 1]);
+        }
+        UNROLL
+        for (int i = 0; i < 2; ++i) {
+          const bool valid = from + 8 * tile + 2 * t + i < end;
+          score[tile][i] = valid ? product[0][i] + product[0][i + 2] + (product[1][i] + product[1][i + 2]) : -1e30f;
+          larger = fmaxf(larger, score[tile][i]);
+        }
+      }
+      load_keys(cached, keys, from + TURN, cached_end);
+      larger = fmaxf(larger, other_lane(larger, 1));
+      larger = fmaxf(larger, other_lane(larger, 2));
+      const float scale = power_of_2(most - larger);
+      most = larger;
+      powers[0] *= scale;
+      UNROLL
+      for (int i = 0; i < VALUE_PACKETS * 32; ++i) sum[i / 32][i / 4 % 8][i % 4] *= scale;
+      UNROLL
+      for (int step = 0; step < STEPS; ++step) {
+        Packet rows;
+        UNROLL
+        for (int half = 0; half < 2; ++half) {
+          const float (&two)[2] = score[2 * step + half];
+          const float power[2] = {power_of_2(two[0] - most), power_of_2(two[1] - most)};
+          powers[0] += power[0] + power[1];
+          rows.pair[2 * half] = packed(power[0], power[1]);
+          rows.pair[2 * half + 1] = packed(power[0] - low(rows.pair[2 * half]), power[1] - high(rows.pair[2 * half]));
+        }
+        UNROLL
+        for (int i = 0; i < VALUE_PACKETS * 8; ++i) {
+          const int j = i / 8, column = i % 8;
+          uint32_t of[4];
+          UNROLL
+          for (int row = 0; row < 4; ++row) of[row] = cached.value[step][row][j].pair[column / 2];
+          tall_product(sum[j][column], rows, both(of[0], of[1], column % 2), both(of[2], of[3], column % 2));
+        }
+      }
+      load_values(cached, values, from + TURN, cached_end);
+    }
+    add_lanes<2, 1>(powers);
+    if (g < SHARING) {
+      float* const part = sums_ + (warp_ * SHARING + g) * PART;
+      UNROLL
+      for (int i = 0; i < VALUE_PACKETS * 8; ++i) {
+        const int j = i / 8, column = i / 4 % 2, pair = i % 4;  // column of the products, of two channels
+        const float (&one)[4] = sum[j][2 * pair];
+        const float (&two)[4] = sum[j][2 * pair + 1];
+        *reinterpret_cast<TwoFloats*>(part + 8 * (2 * t + column + 8 * j) +
+                                      2 * pair) = {{one[column] + one[column + 2], two[column] + two[column + 2]}};
+      }
+      if (t == 0) part[SIZE] = most, part[SIZE + 1] = powers[0];
+    }
+    publish_heads<SHARING>(layer, tag, task);
+    stamp(stamps + 1);
+  }
+
+  // Merges the parts of the block's warps, and publishes the heads, or the block's part of them.
+  template <int HEADS_>
+  DEVICE void publish_heads(int layer, uint32_t tag, const Task& task) {
     sync_block();
     ROLLED
     for (int i = thread_; i < HEADS_ * SIZE; i += THREADS) {
@@ -753,7 +915,6 @@ class Step {
       if (i % 2 == 0) publish_attended(tag, task, task.head + head, at, found, next);
     }
     if (task.splits > 1) merge(layer, tag, task);
-    stamp(stamps + 1);
   }
 
   DEVICE uint64_t* part_of(const Task& task, int split, int head) const {

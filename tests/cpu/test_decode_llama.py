@@ -27,11 +27,12 @@ LLAMA3 = {
 
 
 def _llama(**changes):
-    return transformers.LlamaConfig(
-        hidden_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=32,
-        intermediate_size=96, vocab_size=100, max_position_embeddings=64, tie_word_embeddings=True,
-        **({"rope_parameters": LLAMA3} | changes),
-    )  # fmt: skip
+    sizes = {
+        "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32,
+        "intermediate_size": 96, "vocab_size": 100, "max_position_embeddings": 64, "tie_word_embeddings": True,
+        "rope_parameters": LLAMA3,
+    }  # fmt: skip
+    return transformers.LlamaConfig(**(sizes | changes))
 
 
 def _qwen3(**changes):
@@ -80,6 +81,7 @@ def _built(compiler, shape, folder):
     [
         (_llama(), 1, 3, 9, {}),
         (_llama(), 1, 6, 12, {"least_rows": 3}),  # parts of the context are merged
+        (_llama(num_attention_heads=8, head_dim=64), 2, 9, 12, {"least_rows": 3}),  # by the tensor cores
         (_qwen3(), 3, 5, 7, {}),  # a chunk crosses tiles
         (_qwen3(num_key_value_heads=1), 1, 15, 5, {"slot_units": 8}),  # blocks without a tile
     ],

@@ -32,8 +32,8 @@ def _models(name):
     """Return a model in bfloat16 and the same in float32. Its attention looks at few keys."""
     if name == "llama":
         config = transformers.LlamaConfig(
-            hidden_size=256, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, intermediate_size=512,
-            vocab_size=1000, max_position_embeddings=2048, tie_word_embeddings=True, rope_parameters=LLAMA3,
+            hidden_size=256, num_hidden_layers=2, num_attention_heads=8, num_key_value_heads=2, head_dim=64,
+            intermediate_size=512, vocab_size=1000, max_position_embeddings=2048, tie_word_embeddings=True, rope_parameters=LLAMA3,
         )  # fmt: skip
         made = transformers.LlamaForCausalLM(config)
     else:
