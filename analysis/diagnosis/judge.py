@@ -40,7 +40,7 @@ FILLED = 0.75  # of a roof: a cure that removes work has to lower it
 AT_ROOF_ODDS = 2.0  # a kernel at a roof is so much likelier to have nothing
 MOST_NOTHING = 0.62  # likelihood that nothing can be won, above which no cause is named
 STRONG = 0.7  # a rule as sure as this speaks nevertheless
-SURER = 3.0  # likelihoods are sober: the power of the doubt which makes them right as often as they say
+SURER = 2.0  # likelihoods are sober: this power, for a sum of 1, makes them right about as often as they say
 
 
 @dataclass(frozen=True)
@@ -179,10 +179,9 @@ def judge(rows: pd.DataFrame, limits: Limits, rules: Iterable[Rule] | None = Non
         sure = share = by_rule
         weighed = np.zeros(fired.shape, bool)
         if weigh and len(rows):
-            share, nothing, rest = _shares(e, rules, fired, may & told)
+            share, sure, nothing, rest = _shares(e, rules, fired, may & told)
             fired &= (nothing <= MOST_NOTHING) | (by_rule >= STRONG)
             weighed = may & told & ~fired & (share >= share.max(axis=0)) & (rest <= MOST_NOTHING)
-            sure = 1 - (1 - share) ** SURER
     fired = _one_each((fired | weighed) & told, weighed, gain, rules)
     none = fit & ~tiny & ~fired.any(axis=0) & (e.roof >= AT_ROOF)
     place, row = np.nonzero(fired)
@@ -203,8 +202,8 @@ def judge(rows: pd.DataFrame, limits: Limits, rules: Iterable[Rule] | None = Non
     return Verdicts(e, rules, why, rank=np.arange(len(order)) - first + 1, able=able, **found)
 
 
-def _shares(e: Evidence, rules: tuple[Rule, ...], fired: Bools, may: Bools) -> tuple[Floats, Floats, Floats]:
-    """Return how likely each rule's cause is, shape (rules, rows), how likely nothing is, and the rest.
+def _shares(e: Evidence, rules: tuple[Rule, ...], fired: Bools, may: Bools) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return how likely each rule's cause is and how sure, shape (rules, rows), how likely nothing is, and the rest.
 
     A rule that fires multiplies the odds of its cause by its own. The rest counts causes that counters refute, or whose
     cure saves nothing, or for which no rule states a bound.
@@ -221,7 +220,8 @@ def _shares(e: Evidence, rules: tuple[Rule, ...], fired: Bools, may: Bools) -> t
     share[0] *= np.where(e.roof >= AT_ROOF, AT_ROOF_ODDS, 1)
     share /= share.sum(axis=0)
     told = share * possible  # refuting one cause makes no other one likelier
-    return told[own], share[0], 1 - told.sum(axis=0)
+    power = told**SURER
+    return told[own], (power / (power.sum(axis=0) + share[0] ** SURER))[own], share[0], 1 - told.sum(axis=0)
 
 
 def _one_each(fired: Bools, weighed: Bools, gain: Floats, rules: tuple[Rule, ...]) -> Bools:

@@ -158,7 +158,7 @@ def _weighed(e: Evidence, table: pd.DataFrame) -> tuple[Floats, pd.DataFrame]:
 
 
 def telling(e: Evidence, row: int, cause: str, most: int = 3) -> list[tuple[str, float]]:
-    """Return the quantities of one kernel that speak most for a cause, in spreads from the mean of known kernels."""
+    """Return the quantities of one kernel that speak most for a cause, as z-scores among known kernels."""
     (z,), of = _weighed(Evidence(e.rows.iloc[[row]], e.limits), weights())
     speaks = z * (of[cause].to_numpy() - of.mean(axis=1).to_numpy())
-    return [(f"{of.index[at]} in spreads", float(z[at])) for at in np.argsort(-speaks)[:most] if speaks[at] > 0]
+    return [(f"{of.index[at]} z_score", float(z[at])) for at in np.argsort(-speaks)[:most] if speaks[at] > 0]

@@ -189,7 +189,7 @@ def test_a_share_is_never_rounded_to_nothing_or_all(frac, said):
     ("shared_wavefront_frac = 0.9882", "shared_wavefront_frac = 99% (passes through shared memory, of their peak)"),
     ("duration_ns = 1500", "duration_ns = 1.5 µs (time of one replay pass, other kernels excluded)"),
     ("dram roof_frac = 0.91", "dram roof_frac = 91%"), ("sampled_kernels.sm = 0.3", "sampled_kernels.sm = 30%"),
-    ("waits_drain in spreads = 2.5", "waits_drain in spreads = 2.5"),
+    ("waits_drain z_score = 2.5", "waits_drain z_score = 2.5"),
     ("occupancy_theoretical_frac (derived) = 0.5",
      "occupancy_theoretical_frac (derived) = 50% (warps that fit an SM by registers, shared memory and block size, of the most it holds)"),
 ])  # fmt: skip

@@ -239,15 +239,10 @@ def never(e: Evidence) -> Any:
     return ~always(e)
 
 
-def sober(share: float) -> Any:
-    """Return how sure a cause of this likelihood is."""
-    return pytest.approx(1 - (1 - share) ** judging.SURER, abs=1e-4)
-
-
-def shared(*found: float) -> list[float]:
-    """Return these likelihoods of all causes, of which the first is nothing, as judged without a rule that fires."""
-    raw = [one + judging.UNSEEN / len(found) for one in found]
-    return [one / sum(raw) for one in raw]
+def sure_of(at: int, *likely: float) -> Any:
+    """Return how sure the cause at this place is, given these likelihoods of all classes that are not refuted."""
+    power = [one**judging.SURER for one in likely]
+    return pytest.approx(power[at] / sum(power), abs=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -268,8 +263,9 @@ def test_all_counters_name_a_cause_that_no_rule_found(
 ) -> None:
     rules = [rule("layout", holds=never, **more), rule("fuse", holds=never, needs=("l2_bytes",))]
     found = weighed(rules, {"layout": likely, "nothing": 1 - likely}, **cells)
-    share = shared(1 - likely, likely, 0)[1]
-    assert found == ([("layout", sober(share), (("sectors", 3.0),))] if named else [])
+    each = judging.UNSEEN / 3
+    sure = sure_of(1, 1 - likely + each, likely + each)  # of the third class, no rule has its metrics
+    assert found == ([("layout", sure, (("sectors", 3.0),))] if named else [])
 
 
 @pytest.mark.parametrize(("dram", "named"), [(0.85, True), (0.91, False)])
@@ -285,8 +281,8 @@ def test_a_rule_multiplies_the_odds_of_its_cause_by_a_power_of_its_own(weighed: 
     each = judging.UNSEEN / 4
     raw = [each, (0.1 + judging.UNSEEN) * 5**judging.TRUST, 0.88 + each, 0.02 + each]
     assert found == [
-        ("fuse", sober(raw[2] / sum(raw)), (("sectors", 3.0),)),
-        ("layout", sober(raw[1] / sum(raw)), (("duration_ns", TIME),)),
+        ("fuse", sure_of(2, *raw[:3]), (("sectors", 3.0),)),
+        ("layout", sure_of(1, *raw[:3]), (("duration_ns", TIME),)),
     ]
     assert weighed(rules, {"layout": 0.3, "fuse": 0.7})[0][::2] == ("layout", (("duration_ns", TIME),))
 
@@ -317,7 +313,7 @@ def test_likelihoods_come_from_the_distance_to_known_kernels(monkeypatch: pytest
     monkeypatch.setattr(likelihood, "weights", lambda: table)
     found = likelihood.chances(Evidence(rows({}, {}), LIMITS))
     assert found["layout"].tolist() == pytest.approx([1 / (1 + exp(-2)), 1 / (1 + exp(-4))])  # at most four spreads
-    assert likelihood.telling(Evidence(rows({}, {}), LIMITS), 0, "layout") == [("a in spreads", 2.0)]
+    assert likelihood.telling(Evidence(rows({}, {}), LIMITS), 0, "layout") == [("a z_score", 2.0)]
 
 
 def test_quantities_are_ratios_within_bounds() -> None:

@@ -98,10 +98,10 @@ RULES = (
             & (e.blocks >= 0.75 * e.limits.sm_count)
             & ((e.blocks <= e.limits.sm_count) | (q.alone(e) & (e.waits("long_scoreboard") > 0.25)))
             & ((e.waits("barrier") > 0) | (e.loaded == 0))
-            & (e.waits("long_scoreboard") > e.waits("barrier"))
+            & (q.awaited(e) > e.waits("barrier") * (e.loaded > 0))
             & q.idle(e, 0.85)
         ),
-        lambda e: e.without(e.waits("long_scoreboard")),
+        lambda e: e.without(q.awaited(e)),
         0.6,
         "latency x parallelism",
         "Each SM has one block, so nothing else runs there while the block waits for data and then at its barrier. No "

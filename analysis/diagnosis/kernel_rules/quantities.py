@@ -65,6 +65,12 @@ def alone(e: Evidence) -> Bools:
     return np.asarray(np.round(e.blocks / e["waves"] / e.limits.sm_count) == 1)
 
 
+def awaited(e: Evidence) -> Floats:
+    """Return the share of time that warps wait for data: without own loads, at barriers after copies in bulk."""
+    waits = e.waits("long_scoreboard")
+    return np.where(e.loaded == 0, np.maximum(waits, e.waits("barrier")), waits)
+
+
 def asked(e: Evidence) -> Floats:
     """Return the bytes that loads ask for, if each lane loads 32 bits."""
     return np.asarray(e["global_load_requests"] * WARP * 4)
