@@ -130,7 +130,7 @@ def export(reports: list[Path], page: str, folder: Path, options: list[str]) -> 
         table = list(csv.reader(text[text.find('"ID"') :].splitlines()))
         if not table or "ID" not in table[0]:
             continue
-        columns, units = table[0], int(page != "ncu_details" and len(table) > 1 and not table[1][0])
+        columns, units = table[0], int(len(table) > 1 and not table[1][0])
         new = [one for one in columns if one not in header]
         header += new
         rows = [[*row, *[""] * len(new)] for row in rows]
@@ -168,7 +168,6 @@ def exported(reports: list[Path], folder: Path, metrics: str) -> None:
     base = ["--print-units", "base"]
     if folder.name == "full":
         export(reports, "ncu_raw", folder, base)
-        export(reports, "ncu_details", folder, [])
         return
     counts = [one for one in metrics.split(",") if not RATIO.search(one)]
     ratios = [one for one in metrics.split(",") if RATIO.search(one)]
