@@ -242,7 +242,7 @@ _COLUMNS = (
     Column("defect", CAUSE, "row"),
     Column("sure_frac", SURE + here(" (kernels/specimens/README.md has the score)", ""), "row"),
     Column("gain_low_frac", "share of the kernel's time that nine in ten fixes win at least", "row"),
-    Column("gain_bound_frac", "share of the kernel's time that 99 in 100 fixes win at most", "row"),
+    Column("gain_bound_frac", "share of the kernel's time that 98 in 100 fixes win at most", "row"),
     Column("least_to_win_ns", "gain_low_frac as time, over all its launches in the program", "row"),
     Column("time_to_win_ns", "gain_bound_frac as time, over all its launches in the program", "row"),
     Column("reason", "the cause and its cure, what a table says, or why there is no verdict", "row", style="prose"),
