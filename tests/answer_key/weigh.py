@@ -31,7 +31,7 @@ import fit  # noqa: E402 - as the path has just been set
 import score  # noqa: E402
 
 from analysis.capture.load import load  # noqa: E402
-from analysis.diagnosis import likelihood, step_likelihood  # noqa: E402
+from analysis.diagnosis import step_likelihood  # noqa: E402
 from analysis.diagnosis.evidence import Floats  # noqa: E402
 from analysis.diagnosis.step_tables import answer_steps  # noqa: E402
 from analysis.facts import Facts  # noqa: E402
@@ -87,9 +87,8 @@ def programs(table: pd.DataFrame) -> list[Program]:
 
 def discriminant(values: pd.DataFrame, cause: pd.Series) -> pd.DataFrame:
     """Return the weights of a linear discriminant: `mean` and `spread` of each quantity, and a column for each cause."""
-    mean, spread = values.mean().fillna(0.0), values.std(ddof=0)
-    spread = spread.where(spread > 1e-6, 1.0)
-    z = pd.DataFrame(likelihood.scaled(values.to_numpy(), mean.to_numpy(), spread.to_numpy()), columns=values.columns)
+    scaled, mean, spread = fit.standardised(values)
+    z = pd.DataFrame(scaled, columns=values.columns)
     means = z.groupby(cause).mean()
     left = (z - means.loc[cause].to_numpy()).to_numpy()
     covariance = left.T @ left / (len(left) - len(means))

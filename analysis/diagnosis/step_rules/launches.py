@@ -46,7 +46,7 @@ def propose(view: View) -> Iterator[Proposal]:
     if view.ranks == 1 and own < AHEAD[0] * works and works > AHEAD[1] * view.parts.wall_ns:
         return
     step = "many steps" if round(launches) <= 1 else "the step"  # a graph of one operation saves nothing
-    single = step == "many steps" and view.library != "jax"  # JAX is told to compile its loop anyway
+    single = step == "many steps" and view.library != "jax"  # for JAX, the advice is to compile the loop
     who = "The host's threads need, all together," if view.is_sum_of_threads(own) else "The host needs"
     who = who if view.ranks == 1 else "Each process needs"
     busy = duration(works if view.ranks > 1 else view.time(parts_of(graph) == "gpu_busy"))  # as the step's bar

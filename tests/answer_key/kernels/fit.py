@@ -113,14 +113,19 @@ def fit(sets: Sequence[Known], without: tuple[str, ...] = ()) -> pd.DataFrame:
     return regression(values, cause, truth["kind"].map(COUNTS).to_numpy(np.float64))
 
 
+def standardised(values: pd.DataFrame) -> tuple[Floats, pd.Series, pd.Series]:
+    """Return quantities in spreads from their mean, shape (rows, quantities), and the mean and spread of each."""
+    mean, spread = values.mean().fillna(0.0), values.std(ddof=0)
+    spread = spread.where(spread > 1e-6, 1.0)
+    return likelihood.scaled(values.to_numpy(), mean.to_numpy(), spread.to_numpy()), mean, spread
+
+
 def regression(values: pd.DataFrame, cause: pd.Series, counts: Floats) -> pd.DataFrame:
     """Return the weights of a logistic regression: `mean` and `spread` of each quantity, and a column for each cause.
 
     The row `bias` belongs to the causes alone. `counts`: how often each kernel counts. Shape: (kernels,).
     """
-    mean, spread = values.mean().fillna(0.0), values.std(ddof=0)
-    spread = spread.where(spread > 1e-6, 1.0)
-    z = likelihood.scaled(values.to_numpy(), mean.to_numpy(), spread.to_numpy())
+    z, mean, spread = standardised(values)
     z = np.hstack([z, np.ones((len(z), 1))])
     classes = sorted(set(cause))
     own = (cause.to_numpy()[:, None] == np.array(classes)) * counts[:, None]
