@@ -147,6 +147,7 @@ class Header:
         return places == sorted(set(places)) and len(set(self.names)) == len(self.names)
 
 
+@lru_cache(maxsize=4096)
 def normalise(cell: str) -> tuple[str, str]:
     """Return the name and unit of one header cell, the same for every year: `Average (ns)` gives ('Avg', 'ns')."""
     match = re.fullmatch(r"(.*?)\s*\(([^()]*)\)", cell)

@@ -246,7 +246,10 @@ def _sniff_headless(raw: bytes | mmap.mmap) -> Sniffed | None:
     """Return rows of nsys' summaries that were pasted without a header, below those that they had."""
     if len(raw) > pasted.MOST_BYTES:
         return None
-    headed = pasted.headed(_text(raw))
+    text = _text(raw)
+    headed = pasted.headed(text)
+    if headed == text:  # searched before
+        return None
     found = nsys_table.find_header(headed.encode())
     return Sniffed("nsys", headed.encode()) if found else _sniff_mended(headed.encode())
 

@@ -8,6 +8,7 @@ a seed that is one.
 """
 
 import argparse
+import contextlib
 import gzip
 import json
 import multiprocessing
@@ -32,8 +33,8 @@ from tests.fuzz.seeds import Seed, seeds
 
 SECONDS_OF_10_MB = 2.0
 MEMORY_BYTES = 3 << 29
-START_SECONDS = 0.25  # for a file of any size: a sentence about it
-WHOLE, READ, REFUSED = "whole", "read", "refused: "
+START_SECONDS = 0.5  # for a file of any size; 0.25 until a slow virtual machine took 0.6 s for 1 MB
+WHOLE, READ, REFUSED, SLOW = "whole", "read", "refused: ", "more than"
 _HEADER = re.compile(r"\((?:ns|MB)\)|Average")
 LAUNCH_BYTES = 115  # of a launch with its ranges and calls in SQLite
 
@@ -203,10 +204,19 @@ def read(data: bytes, folder: Path, partner: bytes = b"") -> Read:
     if status:
         result = f"ended with {status}"
     elif seconds > limit:
-        result = f"more than {limit:.1f} s"
+        result = f"{SLOW} {limit:.1f} s"
     elif peak > MEMORY_BYTES:
-        result = f"more than {MEMORY_BYTES >> 20} MB"
+        result = f"{MEMORY_BYTES >> 20} MB are too few"
     return Read(seconds, wall, peak, result)
+
+
+def _least_of_3(data: bytes, folder: Path, partner: bytes) -> Read:
+    """Read a file, again while that is too slow: a busy machine delays one read, a slow reader delays all three."""
+    for _ in range(3):
+        one = read(data, folder, partner)
+        if not one.result.startswith(SLOW):
+            break
+    return one
 
 
 def _read(said: int, seconds: int, folder: Path, has_partner: bool) -> None:
@@ -248,10 +258,12 @@ def try_format(given: tuple[Seed, float, int]) -> tuple[str, int, int]:
     said: list[str] = []
     broken = 0
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
-        read(seed.data, Path(folder), partner)
+        (Path(folder) / "seed.dat").write_bytes(seed.data)
+        with contextlib.suppress(LedgerError):
+            load([Path(folder) / "seed.dat"])  # here, so that no fork has to import what it needs
         for what, damage in damages(seed.form).items():
             data = damage(whole, random.Random(f"{number} {seed.name} {what}"))
-            one = done[what] = read(data, Path(folder), partner)
+            one = done[what] = _least_of_3(data, Path(folder), partner)
             refused = one.result.startswith(REFUSED)
             if not (one.result == READ or (refused and (what != WHOLE or not seed.truth))):
                 broken += 1
