@@ -8,7 +8,7 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ("*.md", "docs/*.md", "analysis/**/*.md", "kernels/**/*.md", "harness/**/*.md", "studies/**/*.md",
-         "examples/README.md", "reports/README.md", "tests/README.md", "tests/answer_key/README.md")  # fmt: skip
+         "examples/README.md", "reports/README.md", "tests/README.md", "tests/answer_key/**/*.md")  # fmt: skip
 PICTURES = {".svg", ".png"}
 _LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)([^)#\s]+)(#[^)\s]*)?(?=\))")
 

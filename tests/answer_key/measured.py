@@ -2,6 +2,7 @@
 
     python tests/answer_key/measured.py run SET… --out FOLDER [--only REGEX] [--seconds N] [--each S]
     python tests/answer_key/measured.py score FOLDER --gpu h100     writes measured.json.xz (all of FOLDER) and measured.csv
+    python tests/answer_key/measured.py sets                        prints the table of the README, from the committed results
 
 SET/measured_first_look.csv has the first score of each pair of a set, and never changes a row. Column `gpu` names the GPU
 of what was won and of the capture, `slopes_gpu` that of the slopes; where they differ, the slopes are older.
@@ -53,6 +54,7 @@ sys.path[:0] = [str(ROOT)]
 
 from harness.measure_fix.rounds import SPED_UP  # noqa: E402
 from tests.answer_key.measure import Program, programs  # noqa: E402
+from tests.answer_key.score import Figure, looks, read  # noqa: E402
 
 ENDLESS, LIMIT_S, WORKERS = 100_000_000, 200, 4
 NOTHING = 0.02  # of the step
@@ -324,40 +326,54 @@ def score(folder: Path, gpu: str) -> None:
             known_rows = {(one["set"], one["program"]) for one in seen}
             write(first, seen + [one for one in rows if (one["set"], one["program"]) not in known_rows])
     write(TABLE, lines)
-    print("| set | pair | slopes | predicted | won | replay | sum | share |\n" + "|---" * 8 + "|")
-    for line in lines:
-        numbers = [f"{float(line[what]):.1%}" if line[what] else "" for what in COLUMNS]
-        pair = f"`{line['program']}`" + ("" if line["counts"] else " (does not count)")
-        print("|", " | ".join([line["set"], pair, line["slopes"], *numbers]), "|")
-    names = sorted({one["set"] for one in lines})
-    for sets in (names, *([name] for name in names if name.startswith("blind_measured"))):
-        judged = [one for one in lines if one["set"] in sets and one["counts"] and one["predicted"]]
-        for what in ("predicted", "replay", "sum", "share"):
-            pairs = [(one["program"], float(one["won"]), float(one[what])) for one in judged if one[what]]
-            near = sum(abs(said - won) <= max(0.2 * abs(won), 0.01) for _, won, said in pairs)
-            false = [name for name, won, said in pairs if won < NOTHING < said]
-            nothing = sum(won < NOTHING for _, won, _ in pairs)
-            print(
-                f"{sets[0] if len(sets) == 1 else 'all'}, {what}: {near} of {len(pairs)} within 20 % or 1 % of the step; ",
-                end="",
-            )
-            print(f"{len(false)} of {nothing} that win nothing predicted over 2 %: {' '.join(false)}")
+    print(table())
 
 
-def main() -> int:
+def figures(rows: list[dict[str, str]]) -> dict[str, Figure]:
+    """Return how many predictions are near, also those of rivals, and how many of fixes that win nothing say more."""
+    found = {}
+    judged = [one for one in rows if one["counts"] and one["predicted"]]
+    for what in ("predicted", *COLUMNS[2:]):
+        pairs = [(float(one["won"]), float(one[what])) for one in judged if one[what]]
+        near = sum(abs(said - won) <= max(0.2 * abs(won), 0.01) for won, said in pairs)
+        found[what] = Figure(near, len(pairs), 0.9 if what == "predicted" else None)
+    nothing = [float(one["predicted"]) > NOTHING for one in judged if float(one["won"]) < NOTHING]
+    near = found.pop("predicted")
+    wrong = Figure(sum(nothing), len(nothing), 0)
+    return {"slopes: near": near, "slopes: over 2 %, and nothing won": wrong} | {
+        f"{name}: near": one for name, one in found.items()
+    }
+
+
+def table() -> str:
+    """Return the table of the README: for each set its first look and today's score."""
+    today = read(TABLE)
+    rows = {path.parent.name: read(path) for path in sorted(HERE.glob("blind_measured*/measured_first_look.csv"))}
+    found = {
+        f"`{name}`": [[one for one in of if one["set"] == name] for of in (first, today)]
+        for name, first in rows.items()
+    }
+    found["all pairs of measured.csv"] = [[one for first in rows.values() for one in first], today]
+    return looks("set", {name: [figures(one) for one in of] for name, of in found.items()})
+
+
+def main(arguments: list[str] | None = None) -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("what", choices=["run", "score"])
-    parser.add_argument("sets", nargs="+")
+    parser.add_argument("what", choices=["run", "score", "sets"])
+    parser.add_argument("sets", nargs="*")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--only", default="")
     parser.add_argument("--gpu", default="h100", choices=["h100", "h200"], help="of the slopes in FOLDER")
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=3600, help="start no further program after so many seconds")
     parser.add_argument("--each", type=float, default=2.5, help="seconds for each part")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     if options.what == "score":
         score(Path(options.sets[0]), options.gpu)
+        return 0
+    if options.what == "sets":
+        print(table())
         return 0
     started = time.monotonic()
     found = [one for one in programs(options.sets, options.out.resolve(), options.only) if one.declared.get("change")]

@@ -4,6 +4,7 @@
     python tests/answer_key/score.py SET --screen
     python tests/answer_key/score.py SET --truth            measured savings alone
     python tests/answer_key/score.py SET --unpack DIR       captures as folders: DIR/NAME/GPU/FORM/captures/
+    python tests/answer_key/score.py --sets                 the two tables of the README, from the committed results
 
 SET is tuned or a blind set. Results stand in SET/replay_latest.csv and SET/screen_latest.csv; the first
 look at a set stays in SET/replay_first_look.csv and SET/screen_first_look.csv, and is never written again.
@@ -20,6 +21,7 @@ import sys
 import tempfile
 import tomllib
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -55,6 +57,41 @@ SETS = (
 PAPER = "blind_daydream"  # the networks of a rival's paper: nothing is fitted to them, and no total counts them
 KNOWN, WORTH, WINS = 0.02, 0.01, 0.03  # half of the interval of a pair that counts; worth advising; more than nothing
 REPLAY_WIDTH, SCREEN_WIDTH = 0.24 + 1e-9, 0.5 + 1e-9  # widest interval of a prediction, of the step
+
+
+@dataclass(frozen=True)
+class Figure:
+    """How many of how many, and the share that is the goal: 0 if none may be, None without a goal."""
+
+    many: int
+    all: int
+    goal: float | None
+
+    @property
+    def is_met(self) -> bool:
+        return self.many / self.all >= self.goal if self.goal else self.goal == 0 and not self.many
+
+
+def share(goal: float) -> str:
+    """Return a goal as a document shows it: `85 %`, or `0`."""
+    return f"{goal * 100:.0f} %" if goal else "0"
+
+
+def looks(head: str, rows: Mapping[str, Sequence[Mapping[str, Figure]]], names: Sequence[str] = ()) -> str:
+    """Return a table of {what: figures of the first look, and of today}, of all or these names. Bold: it met its goal."""
+    goals = {name: one.goal for name, one in next(iter(rows.values()))[0].items() if not names or name in names}
+    heads = [name if goal is None else f"{name} (goal: {share(goal)})" for name, goal in goals.items()]
+    lines = [f"| {head} | {' | '.join(heads)} |", "|---" * (len(heads) + 1) + "|"]
+    differ = {name for first, today in rows.values() for name in goals if first[name].all not in (0, today[name].all)}
+    for what, (first, today) in rows.items():
+        cells = []
+        for name in goals:
+            was, now = first[name], today[name]
+            seen = f"{was.many}/{was.all}" if name in differ else f"{was.many}"
+            seen = f"**{seen}**" if was.is_met else seen
+            cells.append(f"{seen} → {now.many}{'/' if name in differ else ' of '}{now.all}" if was.all else "–")
+        lines.append(f"| {what} | {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 @dataclass(frozen=True)
@@ -172,23 +209,17 @@ def replay_row(program: str, gpu: str, declaration: dict[str, Any], known: Truth
     return row
 
 
-def replay_totals(rows: list[dict[str, str]]) -> list[str]:
-    """Return the totals against the goals of the replay."""
-    errors = [abs(float(row["replay_error"])) for row in rows if row["replay_error"]]
-    pairs = [row for row in rows if row["counts"] and row["inside"]]
-    inside = sum(row["inside"] == "yes" for row in pairs)
-    wrong = [
-        row["program"]
-        for row in rows
-        if row["wins_nothing"] and row["predicted_low"] and _middle(row["predicted_low"], row["predicted_high"]) > WINS
-    ]
-    near = sum(error <= 0.02 for error in errors)
-    return [
-        f"unchanged replay within 2 %: {near} of {len(errors)} (goal: 90 %); worst {max(errors, default=0):.1%} (goal: 5 %)",
-        f"refused: {sum(bool(row['refused']) for row in rows)} of {len(rows)}",
-        f"measured saving in an interval of at most ± 12 %: {inside} of {len(pairs)} (goal: 85 %)",
-        f"changes that win nothing, predicted to win more than 3 %: {len(wrong)} (goal: 0) {' '.join(wrong)}",
-    ]
+def replay_figures(rows: list[dict[str, str]]) -> dict[str, Figure]:
+    """Return what is counted of the replay."""
+    near = [abs(float(row["replay_error"])) <= 0.02 for row in rows if row["replay_error"]]
+    pairs = [row["inside"] == "yes" for row in rows if row["counts"] and row["inside"]]
+    nothing = [row for row in rows if row["wins_nothing"] and row["predicted_low"]]
+    wrong = [_middle(row["predicted_low"], row["predicted_high"]) > WINS for row in nothing]
+    return {
+        "unchanged replay within 2 %": Figure(sum(near), len(near), 0.9),
+        "measured saving in an interval of at most ± 12 %": Figure(sum(pairs), len(pairs), 0.85),
+        "changes that win nothing, predicted to win more than 3 %": Figure(sum(wrong), len(wrong), 0),
+    }
 
 
 def _middle(low: str, high: str) -> float:
@@ -240,17 +271,51 @@ def screen_row(program: str, gpu: str, declaration: dict[str, Any], known: Truth
     return row
 
 
-def screen_totals(rows: list[dict[str, str]]) -> list[str]:
-    """Return the totals against the goals of the first screen, and the confusion table."""
-    right, judged = sum(row["right"] == "yes" for row in rows), [row for row in rows if row["inside"]]
-    wrong = [row["program"] for row in rows if row["advised"]]
-    confusion = Counter((row["cause"], row["first"]) for row in rows if row["right"] == "no")
+def screen_figures(rows: list[dict[str, str]]) -> dict[str, Figure]:
+    """Return what is counted of the first screen."""
+    judged = [row["inside"] == "yes" for row in rows if row["inside"]]
+    silent = [bool(row["advised"]) for row in rows if row["trap"] or row["cause"] == "nothing"]
+    return {
+        "first finding names the cause": Figure(sum(row["right"] == "yes" for row in rows), len(rows), 0.9),
+        "measured saving in an interval of at most ± 25 %": Figure(sum(judged), len(judged), 0.8),
+        "clean programs and traps advised to do what wins nothing": Figure(sum(silent), len(silent), 0),
+    }
+
+
+FIGURES = {"screen": screen_figures, "replay": replay_figures}
+
+
+def notes(rows: list[dict[str, str]]) -> list[str]:
+    """Return what the figures leave out: the worst replay, what was refused or advised, and the confusion table."""
+    worst = max((abs(float(row["replay_error"])) for row in rows if row.get("replay_error")), default=0)
+    confusion = Counter((row["cause"], row["first"]) for row in rows if row.get("right") == "no")
     return [
-        f"first finding names the cause: {right} of {len(rows)} (goal: 90 %)",
-        f"measured win in an interval of at most ± 25 %: {sum(row['inside'] == 'yes' for row in judged)} of {len(judged)} (goal: 80 %)",
-        f"clean programs and traps advised to do what wins nothing: {len(wrong)} (goal: 0) {' '.join(wrong)}",
+        f"worst unchanged replay {worst:.1%}; refused: {sum(bool(row['refused']) for row in rows)} of {len(rows)}",
+        f"advised to do what wins nothing: {' '.join(row['program'] for row in rows if row.get('advised'))}",
         *(f"  {cause} called {first}: {count}" for (cause, first), count in sorted(confusion.items())),
     ]
+
+
+def tables() -> str:
+    """Return the tables of the README: for the first screen and for the replay, a row for each set, and one for all."""
+    said = []
+    for what, figures in FIGURES.items():
+        rows, blind = {}, ([], [])
+        for name in (*SETS[1:], SETS[0]):  # the tuned set last
+            if (HERE / name / f"{what}_latest.csv").exists():
+                first, today = (read(HERE / name / f"{what}_{look}.csv") for look in ("first_look", "latest"))
+                if name == SETS[0]:
+                    rows["all blind sets"] = figures(blind[0]), figures(blind[1])
+                rows[f"`{name}`, {first[0]['looked']}, {first[0]['gpu'].upper()}"] = figures(first), figures(today)
+                blind = (blind[0] + first, blind[1] + today)
+        said.append(looks("set, first look, GPU", rows))
+    return "\n\n".join(said)
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    """Return the rows of a CSV file."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def print_rows(rows: list[dict[str, str]]) -> None:
@@ -265,15 +330,19 @@ def print_rows(rows: list[dict[str, str]]) -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("set", choices=[*SETS, PAPER])
+    parser.add_argument("set", nargs="?", choices=[*SETS, PAPER], default="tuned")
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--replay", action="store_true")
     what.add_argument("--screen", action="store_true")
     what.add_argument("--truth", action="store_true")
     what.add_argument("--unpack", type=Path, metavar="DIR")
+    what.add_argument("--sets", action="store_true")
     parser.add_argument("--only", default="", help="programs whose name fits; writes no results")
     parser.add_argument("--gpu", default="", choices=["h100", "h200"])
     options = parser.parse_args(arguments)
+    if options.sets:
+        print(tables())
+        return 0
     known, listed = truths(options.set), declared(options.set)
     if options.truth:
         for (program, gpu), one in sorted(known.items()):
@@ -297,7 +366,9 @@ def main(arguments: list[str] | None = None) -> int:
     looked = datetime.now(UTC).date().isoformat()
     print()
     print_rows(rows)
-    print(*(replay_totals if options.replay else screen_totals)(rows), sep="\n")
+    for name, one in FIGURES["replay" if options.replay else "screen"](rows).items():
+        print(f"{name}: {one.many} of {one.all} (goal: {share(one.goal or 0)})")
+    print(*notes(rows), sep="\n")
     if not options.only and not options.gpu:
         save([{"looked": looked} | row for row in rows], options.set, "replay" if options.replay else "screen")
     return 0

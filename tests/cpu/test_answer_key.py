@@ -98,6 +98,14 @@ def test_first_look_is_never_written_again(score: Any, tmp_path: Path, monkeypat
     assert (tmp_path / "tuned/replay_latest.csv").read_text(encoding="utf-8").split() == ["looked", "two"]
 
 
+@pytest.mark.parametrize("program", ["score", "measured"])
+def test_readme_shows_the_tables_that_the_program_prints(program: str, capsys: pytest.CaptureFixture[str]) -> None:
+    module = loaded(f"tests/answer_key/{program}.py")
+    module.main(["--sets"] if program == "score" else ["sets"])
+    readme = (KEY / "README.md").read_text(encoding="utf-8")
+    assert [line for line in capsys.readouterr().out.splitlines() if line not in readme] == []
+
+
 @pytest.mark.parametrize(
     ("name", "least"),
     [
