@@ -25,8 +25,8 @@ FORBIDDEN_SUFFIXES = {
 }  # fmt: skip
 # SQLite, ELF, zip, gzip: whatever the file is called.
 MAGIC = (b"SQLite format 3\0", b"\x7fELF", b"PK\3\4", b"\x1f\x8b")
-# Columns of exports in the format of tests/answer_key/ranks/pack.py, integers as bytes; texts stay texts.
-COLUMN = re.compile(r"tests/answer_key/ranks/captures\.tar\.xz/[A-Z_]+\.\w+")
+# Columns of tests/answer_key/columns.py: integers as bytes, texts as texts.
+COLUMN = re.compile(r"tests/answer_key/\w+/captures\.tar\.xz/.+")
 # A person's or a machine's folders; /usr, /opt and /etc are the same everywhere and may stand in a text. What must not
 # precede the slash is looked at behind it: a pattern that begins with a character is found faster.
 PRIVATE_PATH = re.compile(

@@ -1,10 +1,9 @@
-"""Pack what measure.py wrote into a set: captures.txt.xz, which holds all its programs, and times.json.xz.
+"""Pack what measure.py wrote into a set: captures.tar.xz, which holds all its programs, and times.json.xz.
 
     python tests/answer_key/pack.py RESULTS SET --gpu h100
 
 RESULTS is measure.py's --out. The archive has NAME-GPU/FORM/cuda_gpu_trace.csv and the other tables, bare_ranges.csv and
-a trimmed trace.json where there are some. Paths and names of the machine are removed. A table stands there by column, whole
-numbers as differences, which xz packs a quarter smaller. Tables of one kind stand together.
+a trimmed trace.json where there are some. Paths and names of the machine are removed.
 """
 
 from __future__ import annotations
@@ -14,11 +13,10 @@ import csv
 import io
 import json
 import lzma
+import operator
 import sys
-import zlib
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +25,13 @@ sys.path.insert(0, str(HERE.parents[1]))
 
 from analysis.formats import packed  # noqa: E402
 from harness.profile.scrub import without_paths  # noqa: E402
+from tests.answer_key import columns  # noqa: E402
+from tests.answer_key.columns import Columns, Tables  # noqa: E402
 
-ARCHIVE, TIMES = "captures.txt.xz", "times.json.xz"
-FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "pb": 0}]
-COLUMNS = " by column"  # behind the name of a table
-Captures = dict[str, dict[str, str]]  # of each NAME-GPU its files, as the archive holds them
+ARCHIVE, TIMES = "captures.tar.xz", "times.json.xz"
+TEXT = "text"  # the only column of a file that is no table
+KERNELS, CALLS, LAUNCHES = "cuda_gpu_trace.csv", "cuda_api_trace.csv", "cuda_kern_exec_trace.csv"
+TIMES_OF_NSYS = {"Start (ns)": "start", "Duration (ns)": "end"}
 KEPT_OF_TRACE = {"ph", "cat", "name", "pid", "tid", "ts", "dur", "args", "id", "bp", "s"}
 KEPT_ARGS = {
     "stream",
@@ -74,65 +74,113 @@ def files(program: Path) -> Iterator[tuple[str, str]]:
         yield "a/trace.json", without_paths(trimmed((program / "trace.json").read_text(encoding="utf-8")))
 
 
-def by_column(text: str) -> str | None:
-    """Return a table with a line for each column, if `by_row` gives the same text again."""
-    rows = list(csv.reader(text.split("\n")[:-1]))
-    if not rows or "\v" in text or any(len(row) != len(rows[0]) for row in rows):
-        return None
-    lines = []
-    for head, *cells in zip(*rows, strict=True):
-        numbers = [int(cell) if cell.isdecimal() else -1 for cell in cells]
-        plain = "\v".join([head, *cells])
-        apart = "\v".join([f"+{head}", *(str(b - a) for a, b in pairwise([0, *numbers]))])
-        lines.append(
-            min(plain, apart, key=lambda one: len(zlib.compress(one.encode()))) if min(numbers) >= 0 else plain
-        )
-    found = "\n".join(lines)
-    return found if by_row(found) == text else None
+def _cell(text: str) -> int | str:
+    return int(text) if text.isdecimal() and str(int(text)) == text else text
 
 
-def by_row(text: str) -> str:
-    """Return the table that `by_column` gave."""
-    columns = []
-    for head, *cells in (line.split("\v") for line in text.split("\n")):
-        columns.append([head[1:], *accumulate(map(int, cells))] if head.startswith("+") else [head, *cells])
-    target = io.StringIO()
-    csv.writer(target, lineterminator="\n").writerows(zip(*columns, strict=True))
-    return target.getvalue()
+def table(text: str) -> Columns:
+    """Return a table as the archive holds it: calls of a thread together, and times by the names of `columns`."""
+    heads, *lines = csv.reader(io.StringIO(text))
+    found = {head: list(map(_cell, cells)) for head, *cells in zip(heads, *lines, strict=True)}
+    if TIMES_OF_NSYS.keys() <= found.keys() and "" not in found["Duration (ns)"]:
+        start, given = found["Start (ns)"], list(range(len(lines)))
+        by_thread = sorted(given, key=found.get("Tid", given).__getitem__)
+        order = by_thread if sorted(by_thread, key=start.__getitem__) == given else given  # two start at once
+        found["Duration (ns)"] = list(map(operator.add, start, found["Duration (ns)"]))
+        found = {TIMES_OF_NSYS.get(head, head): [cells[at] for at in order] for head, cells in found.items()}
+    return found
+
+
+def exported(found: Columns) -> Columns:
+    """Return a table of the archive as nsys exports it."""
+    found = {head: cells for head, cells in found.items() if cells.count(None) < len(cells)}
+    if "end" in found:
+        order = sorted(range(len(found["start"])), key=found["start"].__getitem__)
+        found["end"] = list(map(operator.sub, found["end"], found["start"]))
+        names = {name: head for head, name in TIMES_OF_NSYS.items()}
+        found = {names.get(head, head): [cells[at] for at in order] for head, cells in found.items()}
+    return found
+
+
+def _rows(found: Columns) -> list[dict[str, Any]]:
+    return [dict(zip(found, cells, strict=True)) for cells in zip(*found.values(), strict=True)]
+
+
+def _launch(kernel: dict[str, Any], call: dict[str, Any], queued: int) -> dict[str, Any]:
+    """Return the row of cuda_kern_exec_trace of a kernel and its call."""
+    called, started = call["Start (ns)"], kernel["Start (ns)"]
+    returned, ended = called + call["Duration (ns)"], started + kernel["Duration (ns)"]
+    grid, block = (" ".join(f"{kernel[f'{what}{axis}']:>4}" for axis in "XYZ") for what in ("Grd", "Blk"))
+    return {
+        "API Start (ns)": called,
+        "API Dur (ns)": call["Duration (ns)"],
+        "Queue Start (ns)": returned if queued else "",
+        "Queue Dur (ns)": started - returned if queued else "",
+        "Kernel Start (ns)": started,
+        "Kernel Dur (ns)": kernel["Duration (ns)"],
+        "Total Dur (ns)": max(returned, ended) - called,
+        "PID": call["Pid"],
+        "TID": call["Tid"],
+        "DevId": int(kernel["Device"].rpartition("(")[2].rstrip(")")),
+        "API Function": call["Name"],
+        "GridXYZ": grid,
+        "BlockXYZ": block,
+        "Kernel Name": kernel["Name"],
+    }
+
+
+def launches(kernels: Columns, calls: Columns, pairs: Columns) -> Columns:
+    """Return cuda_kern_exec_trace, of which the archive names kernels and their calls by their rows."""
+    of_kernel, of_call = _rows(exported(kernels)), _rows(exported(calls))
+    found = [_launch(of_kernel[one["kernel"]], of_call[one["call"]], one["queued"]) for one in _rows(pairs)]
+    return {head: [row[head] for row in found] for head in found[0]}
+
+
+def paired(kernels: Columns, calls: Columns, found: Columns) -> Columns:
+    """Return the pairs of which `launches` makes a table, or the table if they do not."""
+    kernel = {
+        (one["Start (ns)"], one["Duration (ns)"], one["Name"]): at for at, one in enumerate(_rows(exported(kernels)))
+    }
+    call = {(one["Start (ns)"], one["Pid"], one["Tid"]): at for at, one in enumerate(_rows(exported(calls)))}
+    pairs = {
+        "kernel": [
+            kernel.get((one["Kernel Start (ns)"], one["Kernel Dur (ns)"], one["Kernel Name"])) for one in _rows(found)
+        ],
+        "call": [call.get((one["API Start (ns)"], one["PID"], one["TID"])) for one in _rows(found)],
+        "queued": [int(one != "") for one in found["Queue Start (ns)"]],
+    }
+    whole = None not in pairs["kernel"] + pairs["call"] and launches(kernels, calls, pairs) == found
+    return pairs if whole else found
 
 
 @lru_cache(maxsize=2)
-def read(folder: Path) -> Captures:
-    """Return the captures of a set."""
-    found: Captures = {}
-    if (archive := folder / ARCHIVE).exists():
-        for part in lzma.decompress(archive.read_bytes()).decode().split("\f")[1:]:
-            title, _, text = part.partition("\n")
-            name, _, file = title.partition("/")
-            found.setdefault(name, {})[file] = text
-    return found
+def read(folder: Path) -> dict[str, Tables]:
+    """Return the captures of a set: of each NAME-GPU its files."""
+    return columns.read(folder / ARCHIVE)
 
 
 def parts(folder: Path, name: str) -> Iterator[tuple[str, str]]:
     """Yield (file, text) of the captures NAME-GPU of a set."""
-    for file, text in read(folder)[name].items():
-        yield file.removesuffix(COLUMNS), by_row(text) if file.endswith(COLUMNS) else text
+    files = read(folder)[name]
+    for file, found in files.items():
+        if TEXT in found:
+            yield file, found[TEXT][0]
+            continue
+        if "kernel" in found:
+            found = launches(*(files[f"{file[0]}/{table}"] for table in (KERNELS, CALLS)), found)
+        target = io.StringIO()
+        writer = csv.writer(target, lineterminator="\n")
+        writer.writerow(shown := exported(found))
+        writer.writerows(zip(*shown.values(), strict=True))
+        yield file, target.getvalue()
 
 
-def plain(texts: Iterable[tuple[str, str]]) -> dict[str, str]:
+def packed_files(texts: Iterable[tuple[str, str]]) -> Tables:
     """Return files as the archive holds them."""
-    found = {}
-    for name, text in texts:
-        columns = by_column(text) if name.endswith(".csv") and text else None
-        found |= {name: text} if columns is None else {f"{name}{COLUMNS}": columns}
+    found = {name: table(text) if name.endswith(".csv") else {TEXT: [text]} for name, text in texts}
+    for name in [name for name in found if name.endswith(LAUNCHES)]:
+        found[name] = paired(*(found[f"{name[0]}/{table}"] for table in (KERNELS, CALLS)), found[name])
     return found
-
-
-def write(captures: Captures, folder: Path) -> int:
-    """Write the archive of a set, each file behind a line with a form feed and its name; return its size."""
-    files = [(file.partition("/")[2], name, file, text) for name, of in captures.items() for file, text in of.items()]
-    whole = "".join(f"\f{name}/{file}\n{text}" for _, name, file, text in sorted(files))
-    return (folder / ARCHIVE).write_bytes(lzma.compress(whole.encode(), filters=FILTERS))
 
 
 def read_times(folder: Path) -> dict[str, Any]:
@@ -142,7 +190,7 @@ def read_times(folder: Path) -> dict[str, Any]:
 
 def write_times(times: dict[str, Any], folder: Path) -> None:
     """Write the times of a set."""
-    (folder / TIMES).write_bytes(lzma.compress(json.dumps(times, sort_keys=True).encode(), filters=FILTERS))
+    (folder / TIMES).write_bytes(lzma.compress(json.dumps(times, sort_keys=True).encode(), filters=columns.FILTERS))
 
 
 def main() -> int:
@@ -165,8 +213,8 @@ def main() -> int:
     write_times(times, folder)
     captured = [program for program in programs if (program / "a/nsys_cuda_gpu_trace.csv").exists()]
     captured = [program for program in captured if (program / "a/nsys_cuda_gpu_trace.csv").stat().st_size]
-    found = {f"{program.name}-{options.gpu}": plain(files(program)) for program in captured}
-    print(f"{write(read(folder) | found, folder)} bytes, {', '.join(found)}")
+    found = {f"{program.name}-{options.gpu}": packed_files(files(program)) for program in captured}
+    print(f"{columns.write(read(folder) | found, folder / ARCHIVE)} bytes, {', '.join(found)}")
     return 0
 
 

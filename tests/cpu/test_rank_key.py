@@ -10,6 +10,7 @@ import pytest
 
 from analysis.capture.load import load
 from analysis.facts import Facts
+from tests.answer_key import columns
 from tests.rank_programs import Program
 
 HERE = Path(__file__).parents[1] / "answer_key" / "ranks"
@@ -50,8 +51,8 @@ def test_a_window_is_cut_packed_and_read_as_before(key: Any, tmp_path: Path) -> 
     (tmp_path / "cut").mkdir()
     assert run.cut_all(whole, tmp_path / "cut") == 0
     cut = tmp_path / "cut" / "tp4_30us.0.sqlite"
-    score.pack.write({"one": score.pack.read(cut)}, tmp_path / "packed")
-    score.pack.write_export(score.pack.exports(tmp_path / "packed")["one"], tmp_path / "again.sqlite")
+    columns.write({"one": score.pack.read(cut)}, tmp_path / "packed")
+    score.pack.write_export(columns.read(tmp_path / "packed")["one"], tmp_path / "again.sqlite")
     calls = [Facts(load([path])).collective_calls for path in (cut, tmp_path / "again.sqlite")]
     pd.testing.assert_frame_equal(*calls, check_exact=False, rtol=0, atol=2 * score.pack.TICK_NS)
     assert calls[0]["bytes"].notna().all()
@@ -78,7 +79,7 @@ def test_each_program_of_the_key_has_a_truth(key: Any) -> None:
 @pytest.mark.slow
 def test_packed_captures_name_a_rank_where_the_others_do_not_wait_for_it_alone(key: Any, tmp_path: Path) -> None:
     score = key[1]
-    packed = score.pack.exports()
+    packed = columns.read(score.pack.CAPTURES)
     rows = {}
     for name in ("new_pp_own_10.0", "new_fsdp_layer_rows.0"):  # a stage of a pipeline, and ranks that wait in turns
         score.pack.write_export(packed[name], tmp_path / f"{name}.sqlite")
