@@ -16,14 +16,26 @@ FAR = 0.25  # a prediction further off than this share is listed
 
 def render(root: Path, gpus: Sequence[Runs]) -> dict[str, str]:
     """Return {part: text} of docs/wrong.md."""
-    missed = [*_of_kernels(gpus), *_of_roofs(gpus), *_of_advice(root), *_of_profiles(root)]
+    missed = [*_of_kernels(gpus), *_of_roofs(gpus), *_of_profiles(root)]
+    by_gpu = _joined(_predictions(gpus), 3, "; ")
+    predictions = _joined(([study, why, f"{gpu}: {said}"] for study, why, gpu, said in by_gpu), 2, ". ")
+    advice, wrong = _joined(_of_advice(root), 2), _joined(_wrong_causes(root), 3)
     return {
         "goals": plain(["goal", "wanted", "found", "where"], missed),
-        "causes": plain(["set", "program or kernel", "cause", "named first"], [*_wrong_causes(root)]),
+        "looks": plain(["goal", "wanted", "sets that missed it"], advice),
+        "causes": plain(["set", "cause", "named first", "programs or kernels"], wrong),
         "rungs": _refuted_rungs(gpus),
-        "predictions": plain(["prediction", "predicted", "measured", "why"], [*_predictions(gpus)]),
+        "predictions": plain(["study", "why", "predicted → measured"], predictions),
         "bounds": _late_bounds(root),
     }
+
+
+def _joined(rows: Iterable[list[str]], keys: int, between: str = ", ") -> list[list[str]]:
+    """Return one row for all that have the same first cells, with their last cells in one."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for row in rows:
+        found.setdefault(tuple(row[:keys]), []).append(row[-1])
+    return [[*key, between.join(last)] for key, last in found.items()]
 
 
 def _folders(gpus: Iterable[Runs], part: str) -> Iterator[tuple[str, Path]]:
@@ -69,52 +81,51 @@ def _of_roofs(gpus: Sequence[Runs]) -> Iterator[list[str]]:
 
 
 def _of_advice(root: Path) -> Iterator[list[str]]:
-    """Yield what the first, blind look at each set of the answer key missed."""
+    """Yield what the first, blind look at each set of the answer key missed: goal, wanted, set and found."""
     for name, table in looks(root, "blind*/screen_first_look.csv").items():
-        yield from _missed(f"first finding names the cause, `{name}`", table["right"], 0.9)
-        yield from _missed(f"saving in the stated interval, `{name}`", table["inside"], 0.8)
+        yield from _missed("first finding names the cause", name, table["right"], 0.9)
+        yield from _missed("saving in the stated interval", name, table["inside"], 0.8)
         if harm := table["advised"].notna().sum():
             unharmed = (table["cause"] == "nothing") | table["trap"].notna()
-            yield [f"advice that wins nothing, `{name}`", "0", f"{harm} of {unharmed.sum()}", _KEY]
+            yield ["advice that wins nothing", "0", f"`{name}` {harm} of {unharmed.sum()}"]
     for name, table in looks(root, "blind*/replay_first_look.csv").items():
         pairs = table[table["counts"] == "yes"]
-        yield from _missed(f"replayed saving within ± 12 % of the step, `{name}`", pairs["inside"], 0.85)
+        yield from _missed("replayed saving within ± 12 % of the step", name, pairs["inside"], 0.85)
         nothing = table[(table["wins_nothing"] == "yes") & table["predicted_low"].notna()]
         small = (nothing["predicted_low"] + nothing["predicted_high"]) / 2 <= 0.03
-        yield from _missed(f"changes that win nothing, predicted to save at most 3 %, `{name}`", small, 1.0)
+        yield from _missed("changes that win nothing, predicted to save at most 3 %", name, small, 1.0)
     for name, table in looks(root, "kernels*/first_look.csv").items():
         for metrics, wanted in (("full", 0.9), ("default", 0.85)):
             of = table[table["metrics"] == metrics]
-            said = f"{metrics} metrics, `{name}`"
-            yield from _missed(f"first cause of a kernel, {said}", of.loc[of["kind"] == "defect", "right"], wanted)
+            right = of.loc[of["kind"] == "defect", "right"]
+            yield from _missed(f"first cause of a kernel, {metrics} metrics", name, right, wanted)
             for kind in ("clean", "trap"):
                 one = of.loc[of["kind"] == kind, "right"]
-                yield from _missed(f"{kind} kernels without wrong advice, {said}", one, 1.0)
+                yield from _missed(f"{kind} kernels without wrong advice, {metrics} metrics", name, one, 1.0)
     for name, table in looks(root, "blind_measured*/measured_first_look.csv").items():
         blind = table[(table["set"] == name) & (table["counts"] == "yes") & table["predicted"].notna()]
         near = (blind["predicted"] - blind["won"]).abs() <= (0.2 * blind["won"].abs()).clip(lower=0.01)
-        yield from _missed(f"measured slope within 20 % of what was won, `{name}`", near, 0.9)
+        yield from _missed("measured slope within 20 % of what was won", name, near, 0.9)
         small = blind.loc[blind["won"] < 0.02, "predicted"] <= 0.02
-        yield from _missed(f"fixes that win nothing, predicted by slopes to win at most 2 %, `{name}`", small, 1.0)
+        yield from _missed("fixes that win nothing, predicted by slopes to win at most 2 %", name, small, 1.0)
 
 
 def _wrong_causes(root: Path) -> Iterator[list[str]]:
     for name, table in looks(root, "blind*/screen_first_look.csv").items():
         for row in table[table["right"] == "no"].itertuples():
-            yield [name, str(row.program), str(row.cause), str(row.first)]
+            yield [name, str(row.cause), str(row.first), f"`{row.program}`"]
     for name, table in looks(root, "kernels*/first_look.csv").items():
-        wrong = table[~table["right"] & (table["metrics"] == "full") & (table["kind"] == "defect")]
-        for row in wrong.itertuples():
-            yield [name, str(row.kernel), str(row.cause), "nothing" if pd.isna(row.named) else str(row.named)]
+        last = table[table["kind"] == "defect"].sort_values("metrics").drop_duplicates("kernel", keep="last")
+        for row in last[~last["right"]].sort_index().itertuples():
+            said = "" if row.metrics == "full" else " (default)"
+            named = "nothing" if pd.isna(row.named) else str(row.named)
+            yield [name, str(row.cause), named, f"`{row.kernel}`{said}"]
 
 
-_KEY = "[answer key](../tests/answer_key/README.md)"
-
-
-def _missed(what: str, column: pd.Series, wanted: float) -> Iterator[list[str]]:
+def _missed(what: str, name: str, column: pd.Series, wanted: float) -> Iterator[list[str]]:
     held, total = map(int, yes(column).split(" of "))
     if total and held / total < wanted:
-        yield [what, f"{wanted:.0%}", f"{held} of {total} ({held / total:.0%})", _KEY]
+        yield [what, f"{wanted:.0%}", f"`{name}` {held} of {total}"]
 
 
 def _of_profiles(root: Path) -> Iterator[list[str]]:
@@ -142,10 +153,18 @@ def _refuted_rungs(gpus: Sequence[Runs]) -> str:
                 why = next((one for one in str(row.verdict_why).split("; ") if one.startswith(f"{metric} ")), "")
                 key = (f"{row.op} {row.dtype}", f"`{row.variant}`", metric)
                 found.setdefault(key, {})[gpu] = why.removeprefix(f"{metric} ")
-    body = [[*key, *(markdown.escape_prose(by.get(gpu, "–")) for gpu in names)] for key, by in sorted(found.items())]
+    merged: dict[tuple[str, str, str, str], dict[str, list[str]]] = {}
+    for (op, rung, metric), by in sorted(found.items()):
+        what, _, shape = metric.partition(" at ")
+        for gpu, why in by.items():
+            value, _, bound = why.removesuffix(")").partition(" (")
+            own = merged.setdefault((op, rung, what, bound), {}).setdefault(gpu, [])
+            own.append(f"{value} at {shape}" if shape else value)
+    body = [[*key, *(", ".join(by.get(gpu, ["–"])) for gpu in names)] for key, by in merged.items()]
     said = f"{len(found)} parts of hypotheses, of {len({key[:2] for key in found})} variants. "
-    said += "The bound stands in parentheses. A dash: not refuted there, or not measured."
-    return f"{said}\n\n{plain(['op', 'rung', 'metric', *names], body)}"
+    said += "A dash: not refuted there, or not measured."
+    headers = ["op", "rung", "metric", "bound", *names]
+    return f"{said}\n\n{plain(headers, [[markdown.escape_prose(one) for one in row] for row in body])}"
 
 
 def _predictions(gpus: Sequence[Runs]) -> Iterator[list[str]]:
@@ -153,33 +172,32 @@ def _predictions(gpus: Sequence[Runs]) -> Iterator[list[str]]:
         bounds = read_table(folder, "decode_bounds")
         for row in bounds[bounds["verdict"] == "refuted"].to_dict("records"):
             ratio = filled("{ratio} ({ratio_low} – {ratio_high})", row)
-            yield [f"one token, `{row['rung']}`, {gpu}", str(row["bound"]), ratio, ""]
+            yield ["one token", "", gpu, f"`{row['rung']}`: {row['bound']} → {ratio}"]
     for gpu, folder in _folders(gpus, "studies"):
         for file in sorted((folder / "tables").glob("lecture_*.csv")):
-            yield from _of_study(f"{file.stem.removeprefix('lecture_')}, {gpu}", pd.read_csv(file))
+            yield from _of_study(file.stem.removeprefix("lecture_"), gpu, pd.read_csv(file))
     for runs in gpus:
         if runs.folder("studies") is None and (again := runs.folder("roofs")) is not None:
             for name in REFITTED:
-                yield from _of_study(f"{name}, {runs.name.upper()}", read_table(again, f"lecture_{name}"))
+                yield from _of_study(name, runs.name.upper(), read_table(again, f"lecture_{name}"))
     for gpu, folder in _folders(gpus, "multi_gpu"):
         for row in read_table(folder, "multi_gpu").query(f"abs(error_frac) > {FAR}").to_dict("records"):
-            what = "{gpus} GPUs: {mode} {step}, batch {batch}, {tokens} tokens, " + gpu
-            yield [filled(what, row), filled("{speedup} times", row), filled("{measured_speedup} times", row), ""]
+            what = "{mode} {step}, batch {batch}, {tokens} tokens: {speedup} → {measured_speedup} times"
+            yield [f"{row['gpus']} GPUs", "", gpu, filled(what, row)]
 
 
-def _of_study(study: str, table: pd.DataFrame) -> Iterator[list[str]]:
+def _of_study(study: str, gpu: str, table: pd.DataFrame) -> Iterator[list[str]]:
     """Yield what the first model of a study missed, and what its second one missed of the rows that it had not seen."""
-    before = ""
     for row in table[table["verdict"] == "misses"].to_dict("records"):
-        what = markdown.escape_prose(f"{study}: {row['case']}, {row['quantity']}")
         low, high, seen = (cell(row[name], "", str(row["unit"])) for name in ("low", "high", "measured"))
-        why = "" if pd.isna(row["reason"]) else markdown.escape_prose(str(row["reason"]))
-        yield [what, f"{low} to {high}", seen, "as above" if why == before else why]
-        before = why
+        why = "" if pd.isna(row["reason"]) else str(row["reason"])
+        said = f"{row['case']}, {row['quantity']}: {low} to {high} → {seen}"
+        yield [markdown.escape_prose(one) for one in (study, why, gpu, said)]
     if "half" in table:
         for row in table[(table["half"] == "judge") & (table["second_verdict"] == "misses")].to_dict("records"):
-            what = markdown.escape_prose(f"{study}, second model: {row['case']}, {row['quantity']}")
-            yield [what, *(cell(row[name], "", str(row["unit"])) for name in ("second", "measured")), ""]
+            said, seen = (cell(row[name], "", str(row["unit"])) for name in ("second", "measured"))
+            said = f"{row['case']}, {row['quantity']}: {said} → {seen}"
+            yield [markdown.escape_prose(one) for one in (f"{study}, second model", "", gpu, said)]
 
 
 # --- bounds ---
@@ -195,12 +213,12 @@ def _late_bounds(root: Path) -> str:
         f"{written.sum()} written then, and {len(late) - written.sum()} changed then. "
         f"For {(late['worded'] == 'yes').sum()} of them the rung's sentence had stood before the measurement."
     )
-    body = []
+    rows = []
     for row in late.to_dict("records"):
         than = f" over `{row['than']}`" if row["than"] else ""
-        what = f"`{row['metric']}`{than}" + (f" at {row['shape_name']}" if row["shape_name"] else "")
-        rung = f"{row['op']} {row['dtype']} `{row['variant']}`"
         day = [row[name][:16].replace("T", " ") for name in ("measured", "written", "changed")]
-        body.append([rung, what, row["first"], row["changed_to"] or "–", day[0], day[2] or day[1]])
-    headers = ["rung", "metric", "first value", "changed to", "first measured", "written or changed"]
-    return f"{said}\n\n{plain(headers, body)}"
+        values = [f"`{row['metric']}`{than}", row["first"], row["changed_to"] or "–", day[0], day[2] or day[1]]
+        where = f"{row['dtype']} {row['shape_name']}".strip()
+        rows.append([f"{row['op']} `{row['variant']}`", *values, where])
+    headers = ["rung", "metric", "first value", "changed to", "first measured", "written or changed", "where"]
+    return f"{said}\n\n{plain(headers, _joined(rows, 6))}"
