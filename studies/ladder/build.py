@@ -21,7 +21,7 @@ from analysis.tables import join
 from analysis.tables.declare import Column, Table, table
 from studies.ladder import tables as ladder
 from studies.ladder.goals import build_goals
-from studies.ladder.read import KEY, Ladder, LadderRun, judged, read_ladder
+from studies.ladder.read import KEY, Ladder, LadderRun, judged, read_ladder, sm_clock_mhz
 from studies.ladder.searched import build_searched, search_rows
 
 WORSE = 4  # exit code
@@ -222,15 +222,15 @@ def _runs(ladder_read: Ladder, ladder: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for run in reversed(ladder_read.runs):
         manifest = run.manifest
-        clocks = (manifest.get("clocks") or {}) if len(run.bench) else {}  # else: clocks of checks
+        timed = manifest if len(run.bench) else {}  # else: clocks of checks
         rows.append(
             {
                 "run": run.name,
                 "gpu": (manifest.get("gpu") or {}).get("name"),
                 **{name: manifest.get(name) for name in ("driver", "cuda", "torch", "triton")},
                 "ncu": run.tool.get("version") or manifest.get("ncu"),
-                "sm_clock_mhz": (clocks.get("sm_mhz") or {}).get("median"),
-                "throttle_reasons": " ".join(clocks.get("throttle_reasons", [])),
+                "sm_clock_mhz": sm_clock_mhz(timed),
+                "throttle_reasons": " ".join((timed.get("clocks") or {}).get("throttle_reasons", [])),
                 "bf16_roof_flop_per_s": (manifest.get("roofs") or {}).get("bf16"),
                 "points": int((run.points["passed"] == "yes").sum()),
                 "counted": int((ladder["run"] == run.name).sum()),

@@ -211,6 +211,11 @@ def _copy(conditions: dict[str, Any]) -> float | None:
     return max(conditions.get("copy_byte_per_s", {}).values(), default=None)
 
 
+def sm_clock_mhz(conditions: dict[str, Any]) -> float:
+    """Return the median clock of the SMs while a benchmark ran, NaN if it is unknown."""
+    return float(((conditions.get("clocks") or {}).get("sm_mhz") or {}).get("median") or np.nan)
+
+
 def _name(conditions: dict[str, Any]) -> str:
     return str((conditions.get("gpu") or {}).get("name", ""))
 
@@ -245,13 +250,15 @@ def _run(folder: Path) -> LadderRun:
     sources = points[["op", "variant", "fingerprint"]].drop_duplicates(["op", "variant"])
     lines = _table(captures / HOT_LINES.name, HOT_LINES)
     lines["kernel"] = [symbols.match_key(name) for name in lines["kernel"]]  # older runs kept whole signatures
+    manifest = _json(captures / MANIFEST.name, MANIFEST) or {}
+    cold = bench[bench["convention"] == "cold"].assign(sm_clock_mhz=sm_clock_mhz(manifest))
     return LadderRun(
         folder.name,
         points,
-        bench[bench["convention"] == "cold"].merge(sources, on=["op", "variant"], how="left"),
+        cold.merge(sources, on=["op", "variant"], how="left"),
         load(pages) if pages else None,
         lines,
-        _json(captures / MANIFEST.name, MANIFEST) or {},
+        manifest,
         _json(captures / TOOL_STATUS.name, TOOL_STATUS) or {},
     )
 
@@ -274,12 +281,14 @@ def _beside(folder: Path) -> pd.DataFrame:
         if not set(TIMES) <= {today.get(name, name) for name in header}:
             continue  # a benchmark of something else
         rows = held_against_roofs(_table(one / BENCH_ROWS.name, BENCH_ROWS, TIMES), one, beside)
-        sources = (_json(one / BENCH.name, BENCH) or {}).get("sources", {})
+        bench = _json(one / BENCH.name, BENCH) or {}
+        sources = bench.get("sources", {})
         rows = rows[rows["convention"] == "cold"]
         known = [sources.get(variant, "") for variant in rows["variant"]]
-        parts.append(rows.assign(fingerprint=known, bench_run=one.name))
+        clock = sm_clock_mhz(bench.get("conditions", {}))
+        parts.append(rows.assign(fingerprint=known, bench_run=one.name, sm_clock_mhz=clock))
     return (
         pd.concat(parts, ignore_index=True)
         if parts
-        else pd.DataFrame(columns=[*BENCH_ROWS.names, "fingerprint", "bench_run"])
+        else pd.DataFrame(columns=[*BENCH_ROWS.names, "fingerprint", "bench_run", "sm_clock_mhz"])
     )

@@ -4,6 +4,8 @@ The counters of a point cover all its launches. Counts are added up, and ratios 
 are weighted by time, costs per instruction by instructions. A property of one launch (its grid) is the longest one's.
 """
 
+import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -465,6 +467,7 @@ def _judged(said: Mapping[str, Any], found: Any, show: Show, *, apart: bool) -> 
         ),
         Column("hypothesis", "what the variant declares", "key"),
         *TIMES,
+        Column("sm_clock_mhz", "median clock of the SMs in the run of the times", "timing", "MHz"),
         Column("minimum_bytes", "least bytes: needed inputs read once, outputs written once", "static"),
         Column("predicted_bytes", "what this variant should move", "static", label="bytes predicted"),
         Column("flops", "operations of the op", "static"),
@@ -533,6 +536,7 @@ def _judged(said: Mapping[str, Any], found: Any, show: Show, *, apart: bool) -> 
         Column("hot_line_text", "its text", "row"),
         Column("verdict", "on the rung's hypotheses, or without one on the rule about bytes; refuted if one is", "row"),
         Column("verdict_by", "the metrics that decide the verdict, in words", "row"),
+        Column("verdict_brief", "verdict_by, with shapes counted", "row"),
         Column(
             "verdict_why",
             "what was measured, refuted hypotheses first; then results that the rung does not declare",
@@ -556,7 +560,7 @@ def with_verdicts(rungs: pd.DataFrame, hypotheses: pd.DataFrame) -> pd.DataFrame
     """
     order = {"refuted": 0, "not measured": 1, "not refuted": 2, "reached": 3}
     ranked = hypotheses.assign(order=hypotheses["verdict"].map(order))
-    verdicts: dict[tuple[str, ...], tuple[str, str, str]] = {}
+    verdicts: dict[tuple[str, ...], tuple[str, list[str], str]] = {}
     elsewhere = ranked[ranked["at"] != ranked["shape_name"]]
     ranked = pd.concat([ranked, elsewhere.assign(shape_name=elsewhere["at"])], ignore_index=True)
     ranked = ranked.sort_values("order", kind="stable", ignore_index=True)
@@ -568,12 +572,14 @@ def with_verdicts(rungs: pd.DataFrame, hypotheses: pd.DataFrame) -> pd.DataFrame
         told += [f"{text}, not stated by the rung" for text in known.loc[~decides, "found_text"]]
         verdict = judged["verdict"].iloc[0]
         by = judged.loc[judged["verdict"] == verdict, "what"]
-        verdicts[tuple(map(str, key))] = (verdict, ", ".join(by), "; ".join(told))
+        verdicts[tuple(map(str, key))] = (verdict, list(by), "; ".join(told))
     keys: Iterable[tuple[str, ...]] = rungs[KEY].itertuples(index=False, name=None)
-    found = [verdicts.get(key, ("not measured", "", "")) for key in keys]
+    found = [verdicts.get(key, ("not measured", [], "")) for key in keys]
+    parts = [["its check"] if note else by for (_, by, _), note in zip(found, rungs["failure"], strict=True)]
     table = rungs.assign(
         verdict=[verdict for verdict, _, _ in found],
-        verdict_by=["its check" if note else by for (_, by, _), note in zip(found, rungs["failure"], strict=True)],
+        verdict_by=[", ".join(by) for by in parts],
+        verdict_brief=[_brief(by) for by in parts],
         verdict_why=[
             f"its check failed: {note}" if note else why
             for (_, _, why), note in zip(found, rungs["failure"], strict=True)
@@ -587,6 +593,12 @@ def with_verdicts(rungs: pd.DataFrame, hypotheses: pd.DataFrame) -> pd.DataFrame
     return table[with_verdicts.column_names].assign(
         **{name: table[name].astype("Float64").round().astype("Int64") for name in whole}
     )
+
+
+def _brief(parts: Sequence[str]) -> str:
+    """Return parts of hypotheses in words, those that differ only in their shape as one."""
+    counts = Counter(re.sub(r" at \S+$", "", one) for one in parts)
+    return ", ".join(one if count == 1 else f"{one} at {count} shapes" for one, count in counts.items())
 
 
 @table(

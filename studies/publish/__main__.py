@@ -27,6 +27,7 @@ from analysis.formats import packed, schema
 from analysis.formats.console import documented, guarded
 from analysis.formats.errors import InputError
 from analysis.page import comparison, markdown, terminal
+from analysis.page.text import MISSING
 from studies import runs as published
 from studies.accounting import formulas
 from studies.dropin import page as models
@@ -53,6 +54,7 @@ class Shown(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     count: str = ""
     sort: list[str] = []
     rows: int = 0
+    measured: str = ""
     optional: bool = False
 
 
@@ -167,7 +169,7 @@ def absent(folder: str = "") -> str:
 
 def _text(part: Part, file: str, folder: Path, tables: Mapping[str, pd.DataFrame]) -> str:
     up = "../" * file.count("/")
-    blocks = [block for one in part.tables for block in _blocks(one, tables[one.name])]
+    blocks = [block for one in part.tables for block in _blocks(one, tables[one.name])] or ["Nothing of it was timed."]
     if part.figure:
         blocks.append(f"![{part.figure}]({up}reports/{folder.name}/figures/{part.figure}.svg)")
     files = dict.fromkeys(packed.find(folder / "tables" / f"{one.name}.csv").name for one in part.tables)
@@ -180,16 +182,20 @@ def _blocks(shown: Shown, rows: pd.DataFrame) -> Iterator[str]:
         rows = rows[rows[column].isin(wanted if isinstance(wanted, list) else [wanted])]
     rows = rows.sort_values(shown.sort, kind="stable") if shown.sort else rows
     rows = rows.head(shown.rows) if shown.rows else rows
-    if rows.empty:
+    if rows.empty or (shown.measured and rows[shown.measured].isna().all()):
         return
     if shown.count:
         counted = rows[shown.count].fillna("not measured").value_counts()
         yield f"**{len(rows)} rows:** {', '.join(f'{count} {value}' for value, count in counted.items())}."
     if shown.title:
         yield shown.title
-    body = [[filled(form, row) for form in shown.columns.values()] for row in rows.to_dict("records")]
-    numeric = [_is_numeric(form, rows) for form in shown.columns.values()]
-    yield markdown.table_of(list(shown.columns), body, ["right" if one else "left" for one in numeric])
+    cells = {name: [filled(form, row) for row in rows.to_dict("records")] for name, form in shown.columns.items()}
+    unknown = [name for name, column in cells.items() if set(column) == {MISSING}]
+    cells = {name: column for name, column in cells.items() if name not in unknown}
+    sides = ["right" if _is_numeric(shown.columns[name], rows) else "left" for name in cells]
+    yield markdown.table_of(list(cells), list(map(list, zip(*cells.values(), strict=True))), sides)
+    if unknown:
+        yield f"Blank in every row: {'; '.join(unknown)}."
 
 
 def _is_numeric(form: str, rows: pd.DataFrame) -> bool:

@@ -289,6 +289,11 @@ def test_hypotheses_are_judged_with_what_was_found(folder: Path) -> None:
     assert "tensor" not in rows["v02"]["verdict_why"]
 
 
+def test_a_brief_verdict_counts_shapes() -> None:
+    parts = ["time over the floor at n1", "time over the floor at n2", "time over `torch`", "top stall at n1"]
+    assert ladder_tables._brief(parts) == "time over the floor at 2 shapes, time over `torch`, top stall"
+
+
 @pytest.mark.parametrize(
     ("found", "verdict"),
     [(1.0, "reached"), (1.05, "not refuted"), (0.85, "not refuted"), (0.7, "refuted"), (1.3, "refuted")],

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -27,6 +28,18 @@ def test_a_form_shows_values_with_units_and_leaves_out_what_is_missing() -> None
     assert publish.filled("{time_ns} ({low_ns} – {high_ns})", row) == "1.5 µs"
     assert publish.filled("{time_ns} ({low_ns} – {time_ns})", row) == "1.5 µs (1 µs – 1.5 µs)"
     assert publish.filled("{high_ns} ({low_ns})", row) == "–"
+
+
+def test_a_table_names_blank_columns_below_it_and_is_left_out_without_measurements() -> None:
+    shown = publish.Shown("x", {"rung": "{rung}", "time": "{time_ns}", "counted": "{bytes}"}, measured="time_ns")
+    rows = pd.DataFrame({"rung": ["a", "b"], "time_ns": [1000.0, np.nan], "bytes": [np.nan, np.nan]})
+    table, blank = publish._blocks(shown, rows)
+    assert [line.split() for line in table.splitlines()][2:] == [
+        ["|", "a", "|", "1", "µs", "|"],
+        ["|", "b", "|", "–", "|"],
+    ]
+    assert blank == "Blank in every row: counted."
+    assert not list(publish._blocks(shown, rows.assign(time_ns=np.nan)))
 
 
 def test_a_goal_needs_its_share_of_shapes_and_none_far_below() -> None:
