@@ -338,3 +338,22 @@ class Evidence:
     def nearest(self) -> npt.NDArray[np.str_]:
         """Return the name of the nearest roof."""
         return np.asarray(ROOFS)[np.argmax(np.stack([self.busy[name] for name in ROOFS]), axis=0)]
+
+
+class Roofs(Evidence):
+    """Evidence from which a rule computes a time that no cure of its cause can go below.
+
+    Of its model, only the roofs whose work the cure does not reduce remain, and an empty kernel.
+    """
+
+    def after(self, **changed: Any) -> Floats:
+        """Return the longest of the roofs that a cure leaves, and the time of an empty kernel, ns."""
+        floors = {name: np.nan_to_num(self.floors[name]) for name in ROOFS}
+        kept = [np.where(np.nan_to_num(changed.get(name, floor)) < floor, 0, floor) for name, floor in floors.items()]
+        return np.asarray(np.minimum(np.max(np.stack(kept), axis=0) + self.limits.empty_kernel_ns, self.time))
+
+    def without(self, share: Any, **changed: Any) -> Floats:
+        """Return `after`: how much a wait costs is no limit of the hardware."""
+        return self.after(**changed)
+
+    spread = without

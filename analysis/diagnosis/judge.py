@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from analysis.diagnosis import kernel_rules, likelihood, won
-from analysis.diagnosis.evidence import PLACED, Bools, Evidence, Floats
+from analysis.diagnosis.evidence import PLACED, Bools, Evidence, Floats, Roofs
 from analysis.diagnosis.kernel_rules.quantities import NOWHERE
 from analysis.diagnosis.kernel_rules.rule import DEFAULT, FULL, Rule
 from analysis.diagnosis.limits import Limits
@@ -47,7 +47,8 @@ SURER = 2.0  # likelihoods are sober: this power, for a sum of 1, makes them rig
 class Verdict:
     """One cause of one kernel.
 
-    `gain` is the share of its time that the cure saves if the floors that remain are reached; `cells` are its evidence.
+    `gain` is the share of its time that the cure saves if the floors that remain are reached, `most` the share that no
+    cure can exceed; `cells` are its evidence.
     `weighed`: only all counters together speak for it, and no rule. `closed`: nobody edits the kernel.
     """
 
@@ -55,6 +56,7 @@ class Verdict:
     defect: str
     sure: float
     gain: float
+    most: float = 1.0
     refuted: str = ""
     cells: tuple[tuple[str, float], ...] = ()
     tier: str = DEFAULT
@@ -69,7 +71,7 @@ class Verdict:
     @property
     def saves(self) -> Saving:
         """Return which share of its time built fixes of the cause save."""
-        return won.fitted().of(self.gain, self.kind)
+        return won.fitted().of(self.gain, self.kind, self.most)
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ class Verdicts:
     """The verdicts on each row of `evidence`; `why` is the reason if a row cannot be judged, else ''.
 
     The arrays have one entry per verdict, sorted by row and rank: `rows`, `rule` (index into `rules`, or ROOF, LAUNCH),
-    `rank`, `sure`, `gain`, `weighed` (only all counters together speak for the cause, not its rule). `able` marks the
+    `rank`, `sure`, `gain`, `most`, `weighed` (only all counters together speak for the cause, not its rule). `able` marks the
     rules whose metrics are known. Shape: (rules, rows).
     """
 
@@ -89,6 +91,7 @@ class Verdicts:
     rank: Ints
     sure: Floats
     gain: Floats
+    most: Floats
     weighed: Bools
     able: Bools
 
@@ -111,7 +114,7 @@ class Verdicts:
 
     def _verdict(self, place: int) -> Verdict:
         row, rule = int(self.rows[place]), int(self.rule[place])
-        numbers = int(self.rank[place]), float(self.sure[place]), float(self.gain[place])
+        numbers = int(self.rank[place]), *(float(of[place]) for of in (self.sure, self.gain, self.most))
         if rule == LAUNCH:
             return Verdict(
                 numbers[0], LAUNCH_LATENCY, *numbers[1:], cells=(("duration_ns", float(self.evidence.time[row])),)
@@ -173,6 +176,8 @@ def judge(rows: pd.DataFrame, limits: Limits, rules: Iterable[Rule] | None = Non
         tiny = fit & (e.time < FEW_LAUNCHES * limits.empty_kernel_ns)
         able = np.stack([judgeable(rule, e) for rule in rules])
         fired, may, gain = _fired(e, rules, fit & ~tiny, able)
+        roofs = Roofs(rows, limits)
+        most = np.stack([1 - rule.after(roofs) / e.time for rule in rules])
         own = np.asarray([bool(words(rule.defect)["closed"]) for rule in rules])
         told = own[:, None] | ~e.closed  # of a kernel that nobody edits, only causes that its caller can act on
         by_rule = np.broadcast_to(np.asarray([rule.sure for rule in rules])[:, None], fired.shape)
@@ -194,6 +199,7 @@ def judge(rows: pd.DataFrame, limits: Limits, rules: Iterable[Rule] | None = Non
         "sure": np.concatenate([sure[place, row], certain, np.full(len(clean[1]), SURE_OF_CLEAN)]),
         "share": np.concatenate([share[place, row], np.ones(count)]),
         "gain": np.concatenate([gain[place, row], np.zeros(count)]),
+        "most": np.concatenate([np.maximum(most, gain)[place, row], np.zeros(count)]),
         "weighed": np.concatenate([weighed[place, row], np.zeros(count, bool)]),
     }
     order = np.lexsort((-found.pop("share") * (1 if weigh else found["gain"]), found["rows"]))

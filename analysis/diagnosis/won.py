@@ -3,6 +3,7 @@
 A rule's floors give the speed-up that remains if the named unit were free. Built fixes reach a part of its logarithm,
 because the next unit does not run at its roof. Libraries come nearer to the roof, and the bound of a cause that no rule
 found is less sure. The larger the bound, the wider the interval, up to a factor that is the same for all large ones.
+No fix passes the roofs whose work it leaves, nor the time of an empty kernel.
 tests/answer_key/kernels/won.py fits won.toml to kernels that were timed before and after their fix.
 """
 
@@ -33,11 +34,11 @@ class Won(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     spread: float
     most: float
 
-    def of(self, gain: float, kind: str = "other") -> Saving:
-        """Return the share of a kernel's time that a fix saves; `gain` is that of the bound."""
+    def of(self, gain: float, kind: str = "other", most: float = 1.0) -> Saving:
+        """Return the share of a kernel's time that a fix saves; `gain` is that of the bound, `most` that of the roofs."""
         bound = -np.log(1 - gain)
         off, mean = min(self.spread * bound, self.most), getattr(self, kind) * bound
-        return Saving(1 - float(np.exp(BELOW * off - mean)), 1 - float(np.exp(-ABOVE * off - mean)))
+        return Saving(1 - float(np.exp(BELOW * off - mean)), min(1 - float(np.exp(-ABOVE * off - mean)), most))
 
 
 @cache

@@ -131,5 +131,6 @@ RULES = (
         "latencies take the time, and a batched call runs several such products in it.",
         "The caller has no other product of this shape.",
         ("waves", "occupancy_achieved_frac"),
+        refutes=lambda e: ~(e.closed & (e.tensor_flops > 0)),
     ),
 )

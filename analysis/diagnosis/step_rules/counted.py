@@ -38,6 +38,6 @@ def propose(view: View) -> Iterator[Proposal]:
             kind=kind, about=name, title=f"Make {name} faster",
             sentence=f"{count_of(count, 'launch a step takes', 'launches a step take')} {duration(time)}. "
             f"{kinds()[kind]['what']}",
-            change=faster, count=count, time_ns=time, wrong_if=wrong_if.get(kind, ""),
+            change=faster, count=count, time_ns=time, most_ns=high * time, wrong_if=wrong_if.get(kind, ""),
             sure=Confidence.LIKELY if float(row["sure_frac"]) >= 0.7 else Confidence.UNSURE,
         )  # fmt: skip

@@ -43,7 +43,7 @@ def _speed_ups(one: fit.Known) -> dict[str, float]:
     return {f"{row.name}/slow": row.slow_us / row.fixed_us for row in table.itertuples(index=False)}
 
 
-def _fixes() -> Iterator[tuple[str, str, str, float, float]]:
+def _fixes() -> Iterator[tuple[str, str, str, float, float, float]]:
     for one in fit.known():
         found, times = judge(one.rows, one.limits), _speed_ups(one)
         for place, (name, truth) in enumerate(zip(one.rows["range"], one.truth.itertuples(), strict=True)):
@@ -51,12 +51,12 @@ def _fixes() -> Iterator[tuple[str, str, str, float, float]]:
             if truth.kind != "defect" or first is None or first.gain <= 0:
                 continue
             if first.defect in {truth.cause, *filter(None, truth.also.split("|"))}:
-                yield one.name, one.tier, first.kind, np.log(times[name]), -np.log(1 - first.gain)
+                yield one.name, one.tier, first.kind, np.log(times[name]), -np.log(1 - first.gain), first.most
 
 
 def fixes() -> pd.DataFrame:
     """Return a row a fix and list of metrics: logarithms of the speed-up, `won`, and of its bound; `part` is their ratio."""
-    table = pd.DataFrame(_fixes(), columns=["set", "tier", "kind", "won", "bound"])
+    table = pd.DataFrame(_fixes(), columns=["set", "tier", "kind", "won", "bound", "most"])
     return table.assign(part=(table["won"] / table["bound"]).clip(0, LARGEST))
 
 
@@ -72,7 +72,7 @@ def fitted(table: pd.DataFrame) -> won.Won:
 
 def judged(table: pd.DataFrame, parts: won.Won) -> pd.DataFrame:
     """Return whether each speed-up is below the high end, in the interval, and near its middle, and its width."""
-    ends = [parts.of(1 - np.exp(-one.bound), one.kind) for one in table.itertuples()]
+    ends = [parts.of(1 - np.exp(-one.bound), one.kind, one.most) for one in table.itertuples()]
     low, high = (np.array([getattr(one, end) for one in ends]) for end in ("low", "high"))
     saved, middle = 1 - np.exp(-table["won"].to_numpy()), (low + high) / 2
     faster = 1 / (1 - saved)
