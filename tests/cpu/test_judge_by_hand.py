@@ -12,7 +12,7 @@ from analysis.capture.model import Capture
 from analysis.diagnosis import judge as judging
 from analysis.diagnosis import likelihood
 from analysis.diagnosis.again import PROGRAM, Program, captured_program, program_of, recapture
-from analysis.diagnosis.evidence import Evidence
+from analysis.diagnosis.evidence import Evidence, Floats, Roofs
 from analysis.diagnosis.judge import Verdict, Verdicts, judge
 from analysis.diagnosis.kernel_rules.rule import FULL, Rule
 from analysis.diagnosis.limits import find_limits
@@ -121,7 +121,25 @@ def test_at_nine_tenths_of_a_roof_only_less_work_helps(
     given: dict[str, Any], cuts: tuple[str, ...], verdict: Verdict | None
 ) -> None:
     found = judge(rows(given), LIMITS, [rule("layout", cuts=cuts)]).of(0)
-    assert found == ([verdict] if verdict else [Verdict(1, "layout", 0.8, 0.5, "it is cold", (("duration_ns", TIME),))])
+    cause = Verdict(1, "layout", 0.8, 0.5, "it is cold", (("duration_ns", TIME),), most=0.5)
+    assert found == [verdict or cause]
+
+
+@pytest.mark.parametrize(
+    ("after", "left"),
+    [
+        (lambda e: e.after(), 0.4),  # the bytes remain
+        (lambda e: e.without(0.9), 0.4),
+        (lambda e: e.spread(0.9), 0.4),
+        (lambda e: e.after(dram=e.floors["dram"] / 2), 0.0),  # how many bytes go is a guess
+        (lambda e: e.after(dram=e.floors["dram"] * 2), 0.4),
+    ],
+)
+def test_no_cure_passes_the_roofs_that_it_leaves(after: Callable[[Evidence], Floats], left: float) -> None:
+    least = after(Roofs(rows(reads(0.4)), LIMITS))
+    assert least == pytest.approx(left * (TIME - EMPTY_NS) + EMPTY_NS)
+    (told,) = judge(rows(reads(0.4)), LIMITS, [rule("layout", after=after)]).of(0)[:1] or [None]
+    assert told is None or (told.saves.high or 0.0) <= 1 - float(least[0]) / TIME
 
 
 def test_a_bound_belongs_to_what_is_beyond_it(monkeypatch: pytest.MonkeyPatch) -> None:
