@@ -56,12 +56,12 @@ class Verdict:
     defect: str
     sure: float
     gain: float
-    most: float = 1.0
     refuted: str = ""
     cells: tuple[tuple[str, float], ...] = ()
     tier: str = DEFAULT
     weighed: bool = False
     closed: bool = False
+    most: float = 1.0
 
     @property
     def kind(self) -> str:
@@ -79,8 +79,8 @@ class Verdicts:
     """The verdicts on each row of `evidence`; `why` is the reason if a row cannot be judged, else ''.
 
     The arrays have one entry per verdict, sorted by row and rank: `rows`, `rule` (index into `rules`, or ROOF, LAUNCH),
-    `rank`, `sure`, `gain`, `most`, `weighed` (only all counters together speak for the cause, not its rule). `able` marks the
-    rules whose metrics are known. Shape: (rules, rows).
+    `rank`, `sure`, `gain`, `most`, `weighed` (only all counters together speak for the cause, not its rule). `able`
+    marks the rules whose metrics are known. Shape: (rules, rows).
     """
 
     evidence: Evidence
@@ -114,7 +114,7 @@ class Verdicts:
 
     def _verdict(self, place: int) -> Verdict:
         row, rule = int(self.rows[place]), int(self.rule[place])
-        numbers = int(self.rank[place]), *(float(of[place]) for of in (self.sure, self.gain, self.most))
+        numbers = int(self.rank[place]), float(self.sure[place]), float(self.gain[place])
         if rule == LAUNCH:
             return Verdict(
                 numbers[0], LAUNCH_LATENCY, *numbers[1:], cells=(("duration_ns", float(self.evidence.time[row])),)
@@ -130,7 +130,8 @@ class Verdicts:
         if self.weighed[place]:
             cells = tuple(likelihood.telling(self.evidence, row, by.defect))
         weighed, closed = bool(self.weighed[place]), bool(self.evidence.closed[row])
-        return Verdict(numbers[0], by.defect, *numbers[1:], by.wrong_if, cells, by.tier, weighed, closed)
+        most = float(self.most[place])
+        return Verdict(numbers[0], by.defect, *numbers[1:], by.wrong_if, cells, by.tier, weighed, closed, most)
 
 
 def unfit(e: Evidence) -> npt.NDArray[np.object_]:

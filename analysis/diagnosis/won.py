@@ -35,7 +35,7 @@ class Won(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     most: float
 
     def of(self, gain: float, kind: str = "other", most: float = 1.0) -> Saving:
-        """Return the share of a kernel's time that a fix saves; `gain` is that of the bound, `most` that of the roofs."""
+        """Return the share of a kernel's time that a fix saves: `gain` by the bound, and at most `most`."""
         bound = -np.log(1 - gain)
         off, mean = min(self.spread * bound, self.most), getattr(self, kind) * bound
         return Saving(1 - float(np.exp(BELOW * off - mean)), min(1 - float(np.exp(-ABOVE * off - mean)), most))
