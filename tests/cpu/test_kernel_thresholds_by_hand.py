@@ -181,10 +181,10 @@ OF_INSTRUCTIONS = (
     Case(instructions.RULES[2], _(busy_issue=0.61, inst_issued=1000, flops_fp32=639, busy_dram=0.11, tensor_flops=0, shared=0, at_mio_throttle=0.0041),
          (_(busy_issue=0.6), _(flops_fp32=640), _(busy_dram=0.1), _(tensor_flops=1), _(shared=1), _(at_mio_throttle=0.004)),
          (), (_(flops_fp32=16_001),), (_(flops_fp32=16_000),), left=((_(floor_issue=6000), 3000.0), *gone("l1", "xu"))),
-    Case(instructions.RULES[3], _(busy_xu=0.61, flops_fp32=1251, functions=1000),
-         (_(busy_xu=0.6), _(busy_fp64=0.01), _(flops_fp32=1250)),
+    Case(instructions.RULES[3], _(busy_xu=0.61, flops_fp32=1251, functions=1000, inst_issued=78.125),
+         (_(busy_xu=0.6), _(busy_fp64=0.01), _(flops_fp32=1250), _(inst_issued=78)),
          left=((_(floor_xu=5000, floor_issue=5000, inst_issued=1e6, functions=3.2e6), 2750.0),  # 700,000 are left, 400 a ns
-               (_(floor_xu=5000, floor_issue=5000, inst_issued=1e6, functions=3.2e7), 1000.0))),
+               (_(floor_xu=5000, floor_issue=5000, inst_issued=1e6, functions=3.2e7), 3500.0))),
     Case(instructions.RULES[4], _(flops_fp64=1, shared=0, at_mio_throttle=0.41), (_(flops_fp64=0), _(shared=1), _(at_mio_throttle=0.4)),
          left=((_(floor_fp64=5000, floor_xu=5000, floor_issue=20_000, inst_issued=5.4e7, at_wait=0.5), 11_000.0),
                (_(floor_fp64=5000, floor_xu=5000, floor_issue=20_000, inst_issued=0, at_wait=0.5), 1000.0))),

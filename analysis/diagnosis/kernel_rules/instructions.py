@@ -66,15 +66,21 @@ RULES = (
     Rule(
         "special_functions",
         ("stall_mio_throttle", "stall_short_scoreboard", "shared_bytes_per_block", "inst_issued", "flops_fp64"),
-        lambda e: (e.busy["xu"] > q.BUSY) & (e.busy["fp64"] == 0) & (q.flops(e) > 1.25 * e.functions),
+        lambda e: (
+            (e.busy["xu"] > q.BUSY)
+            & (e.busy["fp64"] == 0)
+            & (q.flops(e) > 1.25 * e.functions)
+            & (e["inst_issued"] * WARP >= 2.5 * e.functions)
+        ),
         lambda e: e.after(
-            xu=0, issue=np.maximum(e["inst_issued"] - 3 * e.functions / WARP, 0) * e.lanes_ns / e.limits.schedulers
+            xu=0, issue=q.slots(e, np.maximum(e["inst_issued"] - 3 * e.functions / WARP, e.functions / WARP))
         ),
         0.6,
         "issue slots",
         "The special function unit limits the kernel: each SM starts half an instruction a cycle there, and warps "
-        "queue. More than one operation belongs to each function, so the functions are terms of sums that can share "
-        "parts. The bound removes each function, its argument and its use.",
+        "queue. More than one operation belongs to each function, and two and a half instructions: itself, its use, "
+        "and an argument that two may have. So the functions are terms of sums that can share parts. The bound "
+        "removes each function, its argument and its use, but leaves an instruction in its place.",
         "Each function needs the result of the one before.",
         ("stall_mio_throttle", "inst_issued"),
         ("xu",),
