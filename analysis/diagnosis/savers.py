@@ -28,7 +28,7 @@ from analysis.replay.graph import Bools, Floats, Graph
 from analysis.replay.steady import Steady, find
 
 MOST = 6  # findings on a step
-PAUSE = 0.1  # of a pause: so far it differs from run to run
+PAUSE = 0.1  # of a pause: so much shorter it may be in another run
 HIDDEN = 0.058  # of the step: what may save as much, if the profiler's cost is as high as it can be, is worth a look
 BUSY = 0.8  # of a step: if the GPU works, or copies, for more, only that can become shorter
 DRIVER = ("allocation", "compile_in_loop", "graph_each_step")
@@ -259,10 +259,9 @@ def of_host_ns(view: View, after: Graph) -> float:
 def _replayed(view: View, one: Proposal) -> Saver:
     if one.change is None:
         lost, count = one.lost_ns or 0.0, view.step.phase.count
-        low, high = lost * (1 - PAUSE), lost * (1 + PAUSE)  # in another run; in this one, it takes what it takes
-        whole = lost + view.step.told_ns * count
+        low, whole = lost * (1 - PAUSE), lost + view.step.told_ns * count
         least = min(view.step.bare_ns) * count  # the profiler slows the steps, and no pause
-        return Saver(one, Saving(low, lost), Saving(low / whole, high / (high + least)))
+        return Saver(one, Saving(low, lost), Saving(low / whole, lost / (lost + least)))
     found = savings.saving(view.step, one.change)
     built, best = (None if ns is None else ns / view.step.told_ns for ns in (one.built_ns, one.best_ns))
     if one.needed:
