@@ -19,6 +19,7 @@ from analysis.formats import symbols
 from analysis.formats.collectives import communicates
 from analysis.formats.report import Cell, kinds
 from analysis.formats.words import begin, count_of, duration, share
+from analysis.hardware.metrics import of_8_bits
 from analysis.tables.stalls import NOT_WAITING
 
 Tables = Mapping[str, pd.DataFrame]
@@ -29,9 +30,11 @@ LEAST_SPEEDUP = 0.05  # the least estimate of ncu for a headline
 NEAR_ROOF = 0.8
 FAR_ROOF = 0.1  # below, the roof does not limit the kernel, so the distance to it is no saving
 BUSY = 0.6  # of its peak: a busier unit limits the kernel; otherwise the kernel waits for something else
+IMPOSSIBLE = 1.5  # of a peak: data from L2 and clocks above that of the datasheet explain less
 NEAR_PEAK = 0.8  # from here on ncu too calls a unit well used: little is left to win at the same amount of work
 # a launch costs the host some microseconds, which counts beside a kernel shorter than this
 SHORT_NS = 10_000
+TINY_NS = 3_750  # a launch and the latency of one access take this long (judge.FEW_LAUNCHES): nothing inside it counts
 FEW_SMS = 0.75  # of the GPU's SMs: with fewer blocks, many SMs are idle
 FEW_BLOCKS = 8  # fewer than the SMs of any data-centre GPU
 MANY_REGISTERS = 128
@@ -116,7 +119,12 @@ def _digits(value: float) -> float:
 def reasons(kernel: Kernel) -> Iterator[Reason]:
     """Yield every known reason for the kernel's time, the strongest first; only the first one says to compute less."""
     computes = False
-    for look in _LOOKS:
+    looks = (_short,) if 0 < kernel.mean_ns < TINY_NS else _LOOKS
+    wrong = _impossible(kernel)
+    if wrong:
+        yield wrong
+        looks = tuple(look for look in looks if look not in (_near, _roof, _throughput))
+    for look in looks:
         found = look(kernel)
         if found:
             inside = kinds()[found.kind]["part"] == "kernel" and symbols.is_closed(kernel.name)
@@ -184,6 +192,30 @@ def busiest(kernel: Kernel) -> tuple[Row, str, float] | None:
     return row, name, known[name]
 
 
+def _impossible(kernel: Kernel) -> Reason | None:
+    """Return a share of a peak that no GPU reaches: then a counter or the duration is wrong, or those of other GPUs."""
+    for table, names in (
+        ("units", _UNITS),
+        ("counters", (*_MEMORY, "sm_throughput_frac")),
+        ("roofline", ("roof_frac", "bandwidth_frac")),
+    ):
+        for row in kernel.rows.get(table, ()):
+            name = next((one for one in names if (row.get(one) or 0.0) > IMPOSSIBLE), None)
+            if name is None:
+                continue
+            of = f"the {nearest_roof(row)} limit" if table == "roofline" else "its peak"
+            said = f"{name} would be {share(float(row[name]))} of {of}, which no GPU reaches"
+            where = {**place(row), "level": row["level"]} if table == "roofline" else place(row)
+            return Reason(
+                "unknown",
+                "its counters contradict each other",
+                f"{said}: its counts, its duration (gpu__time_duration.sum) or the name of the GPU is wrong",
+                "Capture it again, in one run of ncu.",
+                [cell(table, where, name, _digits(float(row[name])))],
+            )
+    return None
+
+
 def _on_tensor_cores(kernel: Kernel) -> bool:
     """Return whether the tensor cores are busy: few warps with many registers are the design of such a kernel."""
     return any((row["tensor_busy_frac"] or 0.0) >= BUSY for row in kernel.rows["units"][:1])
@@ -215,6 +247,8 @@ def _near(kernel: Kernel) -> Reason | None:
     if frac < (BUSY if name == "tensor_busy_frac" else NEAR_PEAK):
         return None
     unit, remedy = _UNITS[name]
+    if name == "tensor_busy_frac" and of_8_bits(kernel.name):
+        remedy = "fewer operations"
     others = [one for one in ("dram_busy_frac", "l2_busy_frac", "sm_busy_frac") if one != name and row[one] is not None]
     beside = ", ".join(f"{_UNITS[one][0].rsplit(' ', 1)[0]} at {share(float(row[one]))}" for one in others)
     is_near = frac >= NEAR_PEAK

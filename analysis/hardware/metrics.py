@@ -495,11 +495,17 @@ def _no_tensor(counters: pd.DataFrame, frame: pd.DataFrame) -> Any:
 
 
 _TENSOR_NAMES = {  # column -> what the names of kernels of this format hold
-    "flops_tensor_fp8": re.compile(r"e4m3|e5m2|fp8|f8f6f4|qgmma", re.IGNORECASE),
+    "flops_tensor_fp8": re.compile(r"e4m3|e5m2|fp8|f8f6f4|qgmma|nvjet_(?:sm\d+_)?[qr]{2}", re.IGNORECASE),
     "tensor_ops_int8": re.compile(r"int8|imma|igmma|s8s8|i8i8|(?<![a-z0-9])[su]8(?![a-z0-9])", re.IGNORECASE),
     "flops_tensor_fp4": re.compile(r"e2m1|fp4|mxf4|nvf4", re.IGNORECASE),
     "flops_tensor_fp64": re.compile(r"dmma|_d884|d16n8k", re.IGNORECASE),
 }
+
+
+def of_8_bits(name: str) -> bool:
+    """Return whether a kernel's name tells that tensor cores multiply operands of 8 bits or less."""
+    narrow = ("flops_tensor_fp8", "tensor_ops_int8", "flops_tensor_fp4")
+    return any(_TENSOR_NAMES[column].search(name) for column in narrow)
 
 
 def _uncounted_tensor(counters: pd.DataFrame, frame: pd.DataFrame, names: Sequence[str]) -> Any:

@@ -661,12 +661,12 @@ def test_what_a_table_says_is_a_row() -> None:
     facts: Any = SimpleNamespace(sm_count=None, device=None)
     tables = tables_of(_(kernel="a") | SMALL, _(nsys_time_ns=20_000.0) | SMALL, counters=[{}])
     rows = list(each._said(tables, facts, {("l", "grid_too_small")}))
-    assert [(row["kernel"], row["tier"]) for row in rows] == [("k", "counters"), ("a", "timing"), ("a", "timing")]
+    assert [(row["kernel"], row["tier"]) for row in rows] == [("k", "counters"), ("a", "timing")]
     assert rows[0]["reason"] == "Its grid of 1 block gives work to at most 1 SM."
     assert rows[0]["do"] == "Split the work over more blocks."
     assert rows[0]["evidence"].startswith("kernels.grid")
     rows = list(each._said(tables, facts, {("k", "grid_too_small")}))  # which a verdict says
-    assert [(row["kernel"], row["reason"][:9]) for row in rows] == [("a", "Its grid "), ("a", "Its launc")]
+    assert [(row["kernel"], row["reason"][:9]) for row in rows] == [("a", "Its launc")]
 
 
 # What samples tell --------------------------------------------------------------------------------------------------
@@ -762,3 +762,32 @@ def test_a_kernel_is_told_once_to_compute_less() -> None:
         assert found == [do]
     found = [one.do for one in r.reasons(kernel(units=_(dram_busy_frac=0.9), roofline=near)) if one.do]
     assert found == ["Only fewer bytes make it much faster.", kinds()["compute_roof"]["cure"]]
+
+
+def test_a_kernel_as_short_as_a_launch_has_no_other_reason() -> None:
+    few = _(kernels=SMALL, counters=_(sectors_per_request_load=32.0), launches=10)
+    told = [[one.kind for one in r.reasons(kernel(time_ns=ns, **few))] for ns in (37_499.0, 37_500.0, 0.0)]
+    assert told[0] == ["launch_bound"]
+    assert [one[0] for one in told[1:]] == ["grid_too_small", "grid_too_small"]
+
+
+@pytest.mark.parametrize(
+    ("table", "row", "said"),
+    [
+        ("units", _(dram_busy_frac=1.51), "dram_busy_frac would be 151% of its peak"),
+        ("counters", _(sm_throughput_frac=9.0), "sm_throughput_frac would be 900% of its peak"),
+        ("roofline", _(level="dram", bound="memory", roof_frac=2.0), "roof_frac would be 200% of the DRAM bandwidth"),
+        ("units", _(dram_busy_frac=1.5), ""),
+    ],
+)
+def test_no_unit_works_beyond_its_peak(table: str, row: dict[str, Any], said: str) -> None:
+    told = list(r.reasons(kernel(**{table: row})))
+    wrong = [one for one in told if one.headline == "its counters contradict each other"]
+    assert [one.said.startswith(said) for one in wrong] == [True] * bool(said)
+    assert not said or not {"memory_roof", "compute_roof"} & {one.kind for one in told}
+
+
+@pytest.mark.parametrize("name", ["gemm_e4m3", "nvjet_sm90_qqtst_128x64", "nvjet_qqtst_64x8", "imma_s8s8_tn"])
+def test_operands_of_8_bits_have_no_smaller_type(name: str) -> None:
+    told = [next(r.reasons(kernel(one, units=_(tensor_busy_frac=0.7)))).do for one in (name, "nvjet_sm90_tst_64x8")]
+    assert ["data type" in one for one in told] == [False, True]
