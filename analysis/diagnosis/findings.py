@@ -21,6 +21,7 @@ from analysis.diagnosis.measured import Settled, settle
 from analysis.diagnosis.reasons import STALLS
 from analysis.diagnosis.step_rules.copies import size_of
 from analysis.diagnosis.step_tables import answer_steps
+from analysis.diagnosis.vocabulary import words
 from analysis.formats import symbols
 from analysis.formats.report import Confidence, Saving
 from analysis.formats.words import duration, share
@@ -163,7 +164,7 @@ def _cause(row: pd.Series, other: str = "", first: object = pd.NA) -> Claim:
     rests = f" It rests on {numbers}." if numbers else ""
     return Claim(
         kind=str(row["defect"]),
-        title=f"{inside}{symbols.short(row['kernel'])}: {str(row['defect']).replace('_', ' ')}",
+        title=f"{inside}{symbols.short(row['kernel'])}: {words(str(row['defect']))['title']}",
         sentence=f"{row['reason']}{doubt}{rests}",
         do=f"{row['do']} {_look_closer(row['recapture'], first)}".strip(),
         saves_ns=Saving(

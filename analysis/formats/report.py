@@ -23,12 +23,13 @@ VERSION = 3
 
 @cache
 def kinds() -> Mapping[str, Mapping[str, str]]:
-    """Return the causes of kinds.toml: `what`, `cure`, `closed`, `colour` and the `part` of each, by its identifier."""
+    """Return the causes of kinds.toml: `title`, `what`, `cure`, `closed`, `colour` and `part`, by their identifiers."""
     read = tomllib.loads(KINDS_FILE.read_text("utf-8"))
     return {
         name: {
             "part": part,
             "colour": entry.get("colour", entries["colour"]),
+            "title": entry.get("title", name.replace("_", " ")),
             "what": entry["what"],
             "cure": entry["cure"],
             "closed": entry.get("closed", "" if part == "kernel" else entry["cure"]),

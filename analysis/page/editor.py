@@ -36,7 +36,7 @@ def render_sarif(report: Report) -> str:
     rules = [
         {
             "id": kind,
-            "shortDescription": {"text": kind.replace("_", " ")},
+            "shortDescription": {"text": kinds()[kind]["title"]},
             "fullDescription": {"text": kinds()[kind]["what"]},
             "help": {"text": kinds()[kind]["cure"] or kinds()[kind]["what"]},
         }

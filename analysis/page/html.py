@@ -269,7 +269,7 @@ def _finding(
         "saves": markdown.saves(finding, report),
         "do": text.clean(finding.do),
         "wrong_if": text.clean(finding.wrong_if),
-        "kind": finding.kind.replace("_", " "),
+        "kind": kinds()[finding.kind]["title"],
         "colour": kinds()[finding.kind]["colour"],
         "sure": SURE[finding.confidence],
         "check": text.clean(finding.check),

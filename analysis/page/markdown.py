@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.diagnosis.claims import PROGRAM
-from analysis.formats.report import Cell, Finding, Report, ReportColumn, ReportFigure, ReportTable, Saving, Tier
+from analysis.formats.report import Cell, Finding, Report, ReportColumn, ReportFigure, ReportTable, Saving, Tier, kinds
 from analysis.formats.words import duration, share
 from analysis.page import first, text
 
@@ -228,7 +228,7 @@ def _findings(report: Report) -> list[str]:
 
 def render_issue(report: Report, finding: Finding) -> str:
     """Return a finding as the body of an issue: what it says, what it rests on, and what ran where."""
-    told = [finding.kind.replace("_", " "), saves(finding, report)]
+    told = [kinds()[finding.kind]["title"], saves(finding, report)]
     head = f"**{escape(finding.title)}** ({', '.join(one for one in told if one)})"
     alarm = f"{text.UNTRUSTED_MARK} {escape(UNTRUSTED_SENTENCE)}" if is_untrusted(report) else ""
     command = f"Command: {as_code(report.program.command)}" if report.program.command else ""
