@@ -32,6 +32,7 @@ REMOVES = ("bytes", "issue slots", "roof")
 NEEDED = ("duration_ns", "inst_issued", "dram_read_bytes", "dram_write_bytes", "stall_long_scoreboard",
           "occupancy_achieved_frac")  # fmt: skip
 IMPOSSIBLE = 1.15  # of a unit's peak: counters of several passes differ by less than this
+FASTEST = 1.5  # times the clock behind the datasheet's FLOP/s: no boost of any board is higher
 # Chosen among some 300 combinations after the first looks at kernels_7 to kernels_11, replayed with weights of earlier
 # sets and the rules of the day: 224 first causes (213) of 261 with the default metrics, 189 (181) of 212 with all.
 UNSEEN = 0.03  # the likelihood of a cause that a rule finds, though no known kernel of this cause looks like it
@@ -147,6 +148,7 @@ def unfit(e: Evidence) -> npt.NDArray[np.object_]:
     # lanes at different places of an array use a word of each sector; L1 serves four sectors of a line at once
     impossible["l1"] &= e.busy["l1"] * (1 - 0.75 * e.filled("local_bytes") / e["l1_bytes"]) > IMPOSSIBLE
     impossible["occupancy"] = e["occupancy_achieved_frac"] > IMPOSSIBLE
+    impossible["sm_clock_hz"] = e.clock > FASTEST * e.limits.sm_clock_hz
     for name, broken in impossible.items():
         why[broken & (why == "")] = f"contradictory counters: {name} is above what the GPU can do"
     why[(why == "") & ~(e.time > 0)] = "contradictory counters: the kernel takes no time"

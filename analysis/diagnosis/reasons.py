@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from analysis.diagnosis.claims import cell
@@ -203,8 +202,9 @@ def _impossible(kernel: Kernel) -> Reason | None:
             name = next((one for one in names if (row.get(one) or 0.0) > IMPOSSIBLE), None)
             if name is None:
                 continue
+            unit = "it is" if table == "roofline" else _UNITS.get(name, (f"{name} is",))[0]
             of = f"the {nearest_roof(row)} limit" if table == "roofline" else "its peak"
-            said = f"{name} would be {share(float(row[name]))} of {of}, which no GPU reaches"
+            said = f"by its counters, {unit} at {share(float(row[name]))} of {of}, which no GPU reaches"
             where = {**place(row), "level": row["level"]} if table == "roofline" else place(row)
             return Reason(
                 "unknown",
@@ -339,7 +339,7 @@ def _sizes(row: Row) -> tuple[int, int] | None:
     if "x" not in str(row["grid"]) or "x" not in str(row["block"]):
         return None
     blocks, threads = count(str(row["grid"])), count(str(row["block"]))
-    return None if np.isnan(blocks + threads) else (int(blocks), int(threads))
+    return (int(blocks), int(threads)) if blocks * threads > 0 else None
 
 
 def _shape(kernel: Kernel) -> Reason | None:

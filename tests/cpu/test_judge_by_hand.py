@@ -90,6 +90,11 @@ def told(found: Verdicts, row: int = 0) -> list[str]:
         (loads(1.151), "contradictory counters: l1 is above what the GPU can do"),
         (loads(1.151, local=0.1), ""),  # of which a part reads arrays of local memory
         (loads(4.0, local=0.9), "contradictory counters: l1 is above what the GPU can do"),
+        (
+            {"sm_clock_hz": 1.51 * LIMITS.sm_clock_hz},
+            "contradictory counters: sm_clock_hz is above what the GPU can do",
+        ),
+        ({"sm_clock_hz": 1.49 * LIMITS.sm_clock_hz}, ""),
         ({"duration_ns": 0.0}, "contradictory counters: the kernel takes no time"),
         ({"grid": "900000000x1x1"}, ""),  # blocks may start faster than was measured
     ],

@@ -774,9 +774,13 @@ def test_a_kernel_as_short_as_a_launch_has_no_other_reason() -> None:
 @pytest.mark.parametrize(
     ("table", "row", "said"),
     [
-        ("units", _(dram_busy_frac=1.51), "dram_busy_frac would be 151% of its peak"),
-        ("counters", _(sm_throughput_frac=9.0), "sm_throughput_frac would be 900% of its peak"),
-        ("roofline", _(level="dram", bound="memory", roof_frac=2.0), "roof_frac would be 200% of the DRAM bandwidth"),
+        ("units", _(dram_busy_frac=1.51), "by its counters, DRAM is at 151% of its peak"),
+        ("counters", _(sm_throughput_frac=9.0), "by its counters, sm_throughput_frac is at 900% of its peak"),
+        (
+            "roofline",
+            _(level="dram", bound="memory", roof_frac=2.0),
+            "by its counters, it is at 200% of the DRAM bandwidth",
+        ),
         ("units", _(dram_busy_frac=1.5), ""),
     ],
 )
