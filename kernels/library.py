@@ -99,6 +99,16 @@ def define(
     return _caller(getattr(torch.ops.kernel_ledger, op.torch_op).default)
 
 
+def backward_twice(chain: Callable[..., Any]) -> Callable[..., tuple[Any, ...]]:
+    """Return the `backward` of an op that computes gradients, from its chain of PyTorch's operations."""
+
+    def backward(saved: Any, numbers: Any, *gradients: torch.Tensor) -> tuple[Any, ...]:
+        _, vjp = torch.func.vjp(lambda *inputs: chain(*inputs, *numbers), *saved)
+        return (*vjp(gradients if len(gradients) > 1 else gradients[0]), *(None for _ in numbers))
+
+    return backward
+
+
 def _caller(overload: Any) -> Callable[..., Any]:
     """Return a function that calls an op, without its autograd wrapper while gradients are off.
 

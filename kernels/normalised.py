@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from kernels.registry import Variant, dtype_name
+from kernels.registry import Shape, Variant, dtype_name
 
 EPS = 1e-5
 UNIT = 2.0**-24
@@ -80,3 +80,8 @@ def awkward_rows(x: Any) -> Any:
     if count > 5:
         x[5, -1] = math.inf
     return x
+
+
+def in_one_block(shape: Shape, dtype: str) -> str:
+    """Return why Triton's kernels, which keep a row in one block, refuse a shape; "" if they take it."""
+    return "a row is one block of at most 65536 elements" if shape[1] > 65536 else ""

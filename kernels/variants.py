@@ -167,6 +167,11 @@ def laid_out(function: Callable[..., Any], lay_out: Callable[..., tuple[Any, ...
     }
 
 
+def prepared_first(prepare: Callable[..., Callable[[], Any]]) -> Callable[..., Any]:
+    """Return the `fn` of a variant from its `prepared`: it does the one-time work at each call."""
+    return lambda *inputs: prepare(*inputs)()
+
+
 def cuda_variant(
     folder: str,
     name: str,

@@ -1,6 +1,5 @@
 """Register `torch.ops.kernel_ledger.softmax_backward`, `layernorm_backward` and `gelu_backward` with PyTorch."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,7 +12,7 @@ from kernels.backward.op import (
     layernorm_backward_chain,
     softmax_backward_chain,
 )
-from kernels.library import check_dtypes, check_shapes, define
+from kernels.library import backward_twice, check_dtypes, check_shapes, define
 
 
 def _check_softmax(gradient: torch.Tensor, probabilities: torch.Tensor, scale: float) -> None:
@@ -46,16 +45,6 @@ def _empty_layernorm(gradient: torch.Tensor, x: torch.Tensor, weight: torch.Tens
     return x.new_empty(x.shape), weight.new_empty(weight.shape), weight.new_empty(weight.shape)
 
 
-def _twice(chain: Callable[..., Any]) -> Callable[..., tuple[Any, ...]]:
-    """Return the gradient of a gradient, from its chain of PyTorch's operations."""
-
-    def backward(saved: Any, numbers: Any, *gradients: torch.Tensor) -> tuple[Any, ...]:
-        _, vjp = torch.func.vjp(lambda *inputs: chain(*inputs, *numbers), *saved)
-        return (*vjp(gradients if len(gradients) > 1 else gradients[0]), *(None for _ in numbers))
-
-    return backward
-
-
 _softmax = define(
     SOFTMAX_BACKWARD,
     "Tensor gradient, Tensor probabilities, float scale",
@@ -63,7 +52,7 @@ _softmax = define(
     empty=_empty,
     chain=softmax_backward_chain,
     save=lambda inputs, _: inputs[:2],
-    backward=_twice(softmax_backward_chain),
+    backward=backward_twice(softmax_backward_chain),
 )
 _layernorm = define(
     LAYERNORM_BACKWARD,
@@ -72,7 +61,7 @@ _layernorm = define(
     empty=_empty_layernorm,
     chain=layernorm_backward_chain,
     save=lambda inputs, _: inputs[:3],
-    backward=_twice(layernorm_backward_chain),
+    backward=backward_twice(layernorm_backward_chain),
 )
 _gelu = define(
     GELU_BACKWARD,
@@ -81,7 +70,7 @@ _gelu = define(
     empty=_empty,
     chain=_gelu_chain,
     save=lambda inputs, _: inputs,
-    backward=_twice(gelu_backward_chain),
+    backward=backward_twice(gelu_backward_chain),
 )
 
 

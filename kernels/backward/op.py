@@ -17,13 +17,14 @@ from dataclasses import replace
 from typing import Any
 
 from kernels.gelu.op import CUBIC, SQRT_2_PI
-from kernels.normalised import EPS, UNIT, awkward_rows
+from kernels.normalised import EPS, UNIT, awkward_rows, in_one_block
 from kernels.registry import LARGE, TIME, Hypothesis, Op, Shape, Tensor, Variant, dtype_name, item_bytes, register
 from kernels.softmax import op as softmax
 from kernels.variants import (
     compile_variant,
     cuda_variant,
     library_variant,
+    prepared_first,
     random_normal,
     torch_variant,
     triton_variant,
@@ -329,11 +330,6 @@ def _prepared_torch_layernorm(gradient: Any, x: Any, weight: Any, eps: float) ->
     return functools.partial(backward, gradient, x, shape, mean, scale, weight, weight.detach(), [True] * 3)
 
 
-def torch_layernorm_backward(gradient: Any, x: Any, weight: Any, eps: float) -> Any:
-    """PyTorch's backward kernels, behind its forward kernel for mean and scale."""
-    return _prepared_torch_layernorm(gradient, x, weight, eps)()
-
-
 def _prepared_liger_layernorm(gradient: Any, x: Any, weight: Any, eps: float) -> Callable[[], Any]:
     from liger_kernel.ops.layer_norm import layer_norm_backward, layer_norm_forward
 
@@ -341,19 +337,10 @@ def _prepared_liger_layernorm(gradient: Any, x: Any, weight: Any, eps: float) ->
     return functools.partial(layer_norm_backward, gradient, rows, weight, weight, mean, scale)
 
 
-def liger_layernorm_backward(gradient: Any, x: Any, weight: Any, eps: float) -> Any:
-    """Liger's backward kernel, and PyTorch's sums of what its programs keep for weight and bias."""
-    return _prepared_liger_layernorm(gradient, x, weight, eps)()
-
-
-def _one_block(shape: Shape, dtype: str) -> str:
-    return "a row is one block of at most 65536 elements" if shape[1] > 65536 else ""
-
-
 LAYERNORM_VARIANTS = (
     torch_variant(
         "PyTorch's backward kernels; that of weight and bias reads both operands again",
-        torch_layernorm_backward,
+        prepared_first(_prepared_torch_layernorm),
         layernorm_unfused_bytes,
         prepared=_prepared_torch_layernorm,
         finite_only=True,
@@ -363,11 +350,11 @@ LAYERNORM_VARIANTS = (
         "liger",
         "liger_kernel",
         "Liger's kernel in Triton, one program per SM, then PyTorch's sums: 3 element passes",
-        liger_layernorm_backward,
+        prepared_first(_prepared_liger_layernorm),
         lambda shape, dtype: layernorm_bytes(shape, dtype) + 8 * shape[0],
         prepared=_prepared_liger_layernorm,
         finite_only=True,
-        cannot=_one_block,
+        cannot=in_one_block,
     ),
     _cuda(
         "v05_columns",
@@ -386,7 +373,7 @@ LAYERNORM_VARIANTS = (
         layernorm_bytes,
         symbols=("backward_v07_layernorm",),
         hypotheses=(Hypothesis(TIME, "v06_ring", low=1.03),),
-        cannot=_one_block,
+        cannot=in_one_block,
     ),
     _cuda(
         "v06_ring",

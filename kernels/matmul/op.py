@@ -28,6 +28,7 @@ from kernels.variants import (
     cuda_variant,
     from_extension,
     library_variant,
+    prepared_first,
     random_normal,
     torch_variant,
     triton_variant,
@@ -173,13 +174,8 @@ def in_rows(a: Any, weight: Any, bias: Any) -> tuple[Any, Any, Any]:
     return a, weight.t().contiguous(), bias
 
 
-def lt_matmul(a: Any, weight: Any, bias: Any) -> Any:
-    """cuBLASLt by nvmath-python, with a new plan and search at each call."""
-    return lt_prepared(a, weight, bias)()
-
-
 def lt_prepared(a: Any, weight: Any, bias: Any) -> Callable[[], Any]:
-    """Return the same as a function without arguments, which makes the plan once."""
+    """Return cuBLASLt by nvmath-python as a function without arguments: this makes the plan and searches, once."""
     from kernels.matmul.cublaslt import prepared
 
     return prepared(a, weight, bias)
@@ -278,7 +274,7 @@ VARIANTS = (
         "cublaslt",
         "nvmath",
         "cuBLASLt with its bias epilogue, the fastest of its algorithms",
-        lt_matmul,
+        prepared_first(lt_prepared),
         minimum_bytes,
         prepared=lt_prepared,
         tuned=True,

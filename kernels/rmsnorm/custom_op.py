@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from kernels.library import check_dtypes, check_shapes, define
+from kernels.library import backward_twice, check_dtypes, check_shapes, define
 from kernels.rmsnorm.op import RMSNORM, RMSNORM_BACKWARD, backward_chain, rmsnorm_chain
 
 
@@ -32,11 +32,6 @@ def _backward(saved: Any, numbers: Any, gradient: torch.Tensor) -> tuple[Any, ..
     return (*_rmsnorm_backward(gradient.contiguous(), x, weight, *numbers, RMSNORM_BACKWARD.best), None)
 
 
-def _backward_twice(saved: Any, numbers: Any, of_x: torch.Tensor, of_weight: torch.Tensor) -> tuple[Any, ...]:
-    _, vjp = torch.func.vjp(lambda *inputs: backward_chain(*inputs, *numbers), *saved)
-    return (*vjp((of_x, of_weight)), None)
-
-
 _rmsnorm_backward = define(
     RMSNORM_BACKWARD,
     "Tensor gradient, Tensor x, Tensor weight, float eps",
@@ -44,7 +39,7 @@ _rmsnorm_backward = define(
     empty=_empty_backward,
     chain=backward_chain,
     save=lambda inputs, _: inputs[:3],
-    backward=_backward_twice,
+    backward=backward_twice(backward_chain),
 )
 _rmsnorm = define(
     RMSNORM,

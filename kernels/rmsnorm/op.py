@@ -13,12 +13,13 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from kernels.normalised import EPS, UNIT, awkward_rows
+from kernels.normalised import EPS, UNIT, awkward_rows, in_one_block
 from kernels.registry import LARGE, TIME, Hypothesis, Op, Shape, Tensor, Variant, dtype_name, item_bytes, register
 from kernels.variants import (
     compile_variant,
     cuda_variant,
     library_variant,
+    prepared_first,
     random_normal,
     torch_variant,
     triton_variant,
@@ -164,11 +165,6 @@ def _prepared_torch_backward(gradient: Any, x: Any, weight: Any, eps: float) -> 
     return functools.partial(backward, gradient, x, shape, scales, weight, [True, True])
 
 
-def torch_fused_backward(gradient: Any, x: Any, weight: Any, eps: float) -> Any:
-    """PyTorch's backward kernels, behind its forward kernel for the scales."""
-    return _prepared_torch_backward(gradient, x, weight, eps)()
-
-
 def liger_rmsnorm(x: Any, weight: Any, eps: float) -> Any:
     """Liger's kernel in Triton, which keeps the scales. Its mode "gemma" multiplies with the weight in float32."""
     from liger_kernel.ops.rms_norm import rms_norm_forward
@@ -185,15 +181,6 @@ def _prepared_liger_backward(gradient: Any, x: Any, weight: Any, eps: float) -> 
     )
 
 
-def liger_backward(gradient: Any, x: Any, weight: Any, eps: float) -> Any:
-    """Liger's backward kernel, and PyTorch's sum of what its programs keep for the weight."""
-    return _prepared_liger_backward(gradient, x, weight, eps)()
-
-
-def _triton_takes(shape: Shape, dtype: str) -> str:
-    return "a row is one block of at most 65536 elements" if shape[1] > 65536 else ""
-
-
 VARIANTS = (
     # PyTorch's kernel has NaN in other places than float64 at one hostile input, so only its random inputs are checked
     torch_variant("one launch, 2 element passes", rmsnorm_chain, unfused_bytes, finite_only=True),
@@ -205,7 +192,7 @@ VARIANTS = (
         liger_rmsnorm,
         unfused_bytes,
         finite_only=True,
-        cannot=_triton_takes,
+        cannot=in_one_block,
     ),
     cuda_variant(
         "rmsnorm",
@@ -222,7 +209,7 @@ VARIANTS = (
         "one read of each row",
         minimum_bytes,
         hypotheses=(Hypothesis(TIME, "floor", high=1.1),),
-        cannot=_triton_takes,
+        cannot=in_one_block,
     ),
     cuda_variant(
         "rmsnorm",
@@ -241,7 +228,7 @@ BACKWARD_VARIANTS = (
     torch_variant("a launch for each operation", backward_chain, backward_unfused_bytes),
     torch_variant(
         "PyTorch's backward kernels, with the scales of its forward pass; that of the weight reads both operands again",
-        torch_fused_backward,
+        prepared_first(_prepared_torch_backward),
         backward_unfused_bytes,
         name="torch_fused",
         prepared=_prepared_torch_backward,
@@ -252,11 +239,11 @@ BACKWARD_VARIANTS = (
         "liger",
         "liger_kernel",
         "Liger's persistent kernel in Triton, then PyTorch's sum: 3 element passes",
-        liger_backward,
+        prepared_first(_prepared_liger_backward),
         lambda shape, dtype: backward_bytes(shape, dtype) + 4 * shape[0],
         prepared=_prepared_liger_backward,
         finite_only=True,
-        cannot=_triton_takes,
+        cannot=in_one_block,
     ),
     cuda_variant(
         "rmsnorm",
@@ -276,7 +263,7 @@ BACKWARD_VARIANTS = (
         backward_bytes,
         symbols=("rmsnorm_v03_triton_backward",),
         hypotheses=(Hypothesis(TIME, "v05_persistent", low=1.03),),
-        cannot=_triton_takes,
+        cannot=in_one_block,
     ),
     cuda_variant(
         "rmsnorm",
