@@ -9,7 +9,7 @@ import pandas as pd
 
 from analysis.facts import Facts
 from analysis.tables.declare import Column, table
-from studies.layers.tables import build_profile, build_tokens
+from studies.layers.tables import build_profile, build_tokens, timed
 
 _EQUAL = {True: "yes", False: "no", None: ""}
 _PUBLISHED = Path(__file__).parent / "others.toml"
@@ -68,7 +68,7 @@ def build_baseline(facts: Facts) -> pd.DataFrame | None:
                 "reason": entry.get("skipped", ""),
             }
         )
-    return _frame(rows)
+    return timed(rows)
 
 
 def _ratio(part: float | None, whole: float | None) -> float | None:
@@ -119,7 +119,7 @@ def build_operators(facts: Facts) -> pd.DataFrame | None:
                     "share_frac": _ratio(row.get(measure), total),
                 }
             )
-    return _frame(rows)
+    return timed(rows)
 
 
 # Beside what others published --------------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ def build_published(facts: Facts) -> pd.DataFrame | None:
         "baseline_operators": facts.once(build_operators),
     }
     if all(rows.empty for rows in tables.values()):
-        return _frame([])
+        return timed([])
     entries = tomllib.loads(_PUBLISHED.read_text(encoding="utf-8"))["figure"]
     rows = [
         {
@@ -162,7 +162,7 @@ def build_published(facts: Facts) -> pd.DataFrame | None:
         for entry in entries
     ]
     known = [row for row in rows if row["ours"] is not None]
-    return _frame(rows if known else [])
+    return timed(rows if known else [])
 
 
 def _of_profile(tables: dict[str, pd.DataFrame], table: str, column: str) -> float | None:
@@ -207,7 +207,3 @@ _OURS: dict[str, Callable[[dict[str, pd.DataFrame]], float | None]] = {
     "addmm_share": _addmm("share_frac", 100.0),
     "addmm_calls": _addmm("calls", 1.0),
 }
-
-
-def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame | None:
-    return pd.DataFrame(rows).assign(tier="timing") if rows else None

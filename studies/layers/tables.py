@@ -96,7 +96,7 @@ def build_profile(facts: Facts) -> pd.DataFrame | None:
                 }
                 for (name, total_ns, count), of_nsys in zip(shown, nsys_ns, strict=True)
             ]
-    return _frame(rows)
+    return timed(rows)
 
 
 def _nsys_times(entry: dict[str, Any], agreement: pd.DataFrame) -> dict[str, float]:
@@ -139,7 +139,7 @@ def build_instrument(facts: Facts) -> pd.DataFrame | None:
             }
             for e in entry["instrument"]
         ]
-    return _frame(rows)
+    return timed(rows)
 
 
 @table(
@@ -181,7 +181,7 @@ def build_tokens(facts: Facts) -> pd.DataFrame | None:
         for entry in facts.once(profiles_of)
         for statistics in (entry["tokens"],)
     ]
-    return _frame(rows)
+    return timed(rows)
 
 
 # The compounds of the study that this one follows; without dropout, which inference has not.
@@ -234,7 +234,7 @@ def build_compounds(facts: Facts) -> pd.DataFrame | None:
                      "kernels": "; ".join(filter(None, (alone.get((profile_label(entry), name)) for name in names)))}
                 )  # fmt: skip
         rows += sorted(found, key=lambda row: -row["share_frac"])
-    return _frame(rows)
+    return timed(rows)
 
 
 def part_of(component: str) -> str:
@@ -284,7 +284,7 @@ def build_curve(facts: Facts) -> pd.DataFrame | None:
             largest = float(times[own, token].max()) if own.any() else None
             rows.append({"profile": profile_label(entry), "token": token, "p50_ns": at, "outliers": int(own.sum()),
                          "largest_ns": largest, "cause": why})  # fmt: skip
-    return _frame(rows)
+    return timed(rows)
 
 
 @table(
@@ -346,7 +346,7 @@ def build_agreement(facts: Facts) -> pd.DataFrame | None:
     off = table["difference_ns"].abs()
     table["within_frac"] = np.where(off <= MOST_FRAC * table["nsys_ns"], "yes", "no")
     table["within_ns"] = np.where(off <= MOST_NS, "yes", "no")
-    return _frame(table.to_dict("records"))
+    return timed(table.to_dict("records"))
 
 
 def extents(ranges: pd.DataFrame, gpu_ops: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
@@ -443,7 +443,7 @@ def build_component_kernels(facts: Facts) -> pd.DataFrame | None:
                 }
                 for told_by, name, count, self_ns in kernels
             ]
-    return _frame(rows)
+    return timed(rows)
 
 
 def _alone_ops(capture: Capture, profile: str) -> pd.DataFrame:
@@ -514,8 +514,9 @@ def build_component_launches(facts: Facts) -> pd.DataFrame | None:
                     "nsys_api_ns": None if in_api is None else float(in_api) / calls,
                 }
             )
-    return _frame(rows)
+    return timed(rows)
 
 
-def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame | None:
+def timed(rows: list[dict[str, Any]]) -> pd.DataFrame | None:
+    """Return measured rows as a table; None without rows."""
     return pd.DataFrame(rows).assign(tier="timing") if rows else None

@@ -126,11 +126,11 @@ class TensorParallelGPT2(GPT2):
         return torch.cat([part[..., :width] for part, width in zip(found, dealt, strict=True)], dim=-1)
 
 
-def build_tensor_parallel(weights: Weights, world: World, dtype: Any = torch.float32) -> TensorParallelGPT2:
+def build_tensor_parallel(weights: Weights, world: World) -> TensorParallelGPT2:
     """Return this rank's part of the model, in eval mode, on its device."""
     with torch.device("meta"):
         model = TensorParallelGPT2(weights.config, world)
-    model.take({name: tensor.to(world.device, dtype) for name, tensor in weights.state.items()})
+    model.take({name: tensor.to(world.device, torch.float32) for name, tensor in weights.state.items()})
     return model.eval().requires_grad_(False)
 
 
