@@ -179,9 +179,7 @@ def fused_row(op: str, name: str, shape: tuple[int, ...], dtype: str, note: str 
     return _declared(declared, best.name, name, shape, dtype, best.bytes_model(shape, dtype), note)
 
 
-def fused_step_rows(
-    config: GPT2Config, workload: Workload, dtype: str, softmax: str, last_only: bool = False
-) -> list[OpRow]:
+def fused_step_rows(config: GPT2Config, workload: Workload, dtype: str, softmax: str) -> list[OpRow]:
     """As `step_rows`, of the model with ops="fused": additions inside layernorms, the bias of fc inside its GELU."""
     e, c, inner = registry.item_bytes(dtype), config.n_embd, config.inner
     batch, tokens, tk, heads, hs = workload.batch, workload.tokens, workload.total, config.n_head, config.head_size
@@ -210,10 +208,9 @@ def fused_step_rows(
     for index in range(config.n_layer):
         first = [layernorm("ln_1", n, c, e), *block[1:]]  # nothing is to be added yet
         rows += [replace(row, range=f"h.{index}/{row.range}") for row in (block if index else first)]
-    outputs = batch if last_only else n
     rows += [
-        fused_row("residual_layernorm", "ln_f", (outputs, c), dtype),
-        linear("lm_head", outputs, config.vocab_size, c, e, bias=False),
+        fused_row("residual_layernorm", "ln_f", (n, c), dtype),
+        linear("lm_head", n, config.vocab_size, c, e, bias=False),
     ]
     return _of_step(rows, "gpt2_fused_ops", workload, dtype)
 
@@ -223,7 +220,6 @@ def best_step_rows(
     workload: Workload,
     dtype: str,
     softmax: str,
-    last_only: bool = False,
     on_gpu: bool = False,
 ) -> list[OpRow]:
     """As `step_rows`, of the model with ops="best": also the attention of a prompt, products and GELU are our kernels.
@@ -266,12 +262,11 @@ def best_step_rows(
             product("mlp/proj", c, inner),
         ]
         rows += [replace(row, range=f"h.{index}/{row.range}") for row in block]
-    outputs = batch if last_only else n
-    rows.append(fused_row("residual_layernorm", "ln_f", (outputs, c), dtype))
-    if on_gpu and outputs == 1:
+    rows.append(fused_row("residual_layernorm", "ln_f", (n, c), dtype))
+    if on_gpu and n == 1:
         rows.append(fused_row("gemv", "lm_head", (config.vocab_size, c), dtype))
     else:
-        rows.append(linear("lm_head", outputs, config.vocab_size, c, e, bias=False))
+        rows.append(linear("lm_head", n, config.vocab_size, c, e, bias=False))
     return _of_step(rows, "gpt2_best", workload, dtype)
 
 
@@ -281,7 +276,7 @@ def _of_step(rows: Iterable[OpRow], root: str, workload: Workload, dtype: str) -
     ]
 
 
-def step_rows(config: GPT2Config, workload: Workload, dtype: str, softmax: str, last_only: bool = False) -> list[OpRow]:
+def step_rows(config: GPT2Config, workload: Workload, dtype: str, softmax: str) -> list[OpRow]:
     """Return all leaf ranges of one step, in the order in which they run, with full paths.
 
     qkv: its results are q and the cache's new keys and values, each written once at the least; eager writes them
@@ -306,8 +301,7 @@ def step_rows(config: GPT2Config, workload: Workload, dtype: str, softmax: str, 
     rows = [embeddings(batch, tokens, c, e)]
     for index in range(config.n_layer):
         rows += [replace(row, range=f"h.{index}/{row.range}") for row in block]
-    outputs = batch if last_only else n
-    rows += [layernorm("ln_f", outputs, c, e), linear("lm_head", outputs, config.vocab_size, c, e, bias=False)]
+    rows += [layernorm("ln_f", n, c, e), linear("lm_head", n, config.vocab_size, c, e, bias=False)]
     return _of_step(rows, root, workload, dtype)
 
 

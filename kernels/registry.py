@@ -28,6 +28,7 @@ FOLDER = Path(__file__).resolve().parent
 LIBRARY_KINDS = ("torch", "compile", "library")  # written by others
 KINDS = (*LIBRARY_KINDS, "cuda", "triton")
 ITEM_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8, "float8_e4m3fn": 1, "bool": 1}
+SECTOR_BYTES = 32
 LARGE = 100e6  # bytes: "at 100 MB and more", far beyond the L2 cache
 
 Shape = tuple[int, ...]
@@ -309,7 +310,7 @@ def short_dtype(dtype: Any) -> str:
     return next((short for short, full in SHORT_DTYPES.items() if full == name), name)
 
 
-def sectors_read(starts: Any, lengths: Any, sector_bytes: int = 32) -> int:
+def sectors_read(starts: Any, lengths: Any) -> int:
     """Return the number of distinct DRAM sectors in byte intervals that are sorted by start and do not overlap.
 
     An empty interval touches no sector. A sector that two neighbours share counts once.
@@ -320,7 +321,7 @@ def sectors_read(starts: Any, lengths: Any, sector_bytes: int = 32) -> int:
     starts, lengths = starts[lengths > 0], lengths[lengths > 0]
     if not len(starts):
         return 0
-    first, last = starts // sector_bytes, (starts + lengths - 1) // sector_bytes
+    first, last = starts // SECTOR_BYTES, (starts + lengths - 1) // SECTOR_BYTES
     shared = np.count_nonzero(first[1:] == last[:-1])
     return int((last - first + 1).sum() - shared)
 

@@ -105,14 +105,14 @@ def timing_notes(timing: dict[str, Any] | None) -> list[str]:
     return notes
 
 
-def api_notes(summaries: dict[str, pd.DataFrame], largest: int = 3) -> list[str]:
+def api_notes(summaries: dict[str, pd.DataFrame]) -> list[str]:
     """Return one sentence on the time in CUDA API calls, which shows what the launching thread waits for."""
     calls = summaries.get("cuda_api_sum")
     if calls is None or calls.empty:
         return []
     total = int(calls["total_ns"].sum())
     parts = []
-    for call in calls.sort_values("total_ns", ascending=False, kind="stable").head(largest).to_dict("records"):
+    for call in calls.sort_values("total_ns", ascending=False, kind="stable").head(3).to_dict("records"):
         median = "" if pd.isna(call["median_ns"]) else f", median {duration(call['median_ns'])}"
         many = count_of(call["count"], "call")
         parts.append(f"{call['name']} {duration(call['total_ns'])} ({many}{median})")

@@ -86,21 +86,21 @@ def gpu_library() -> Library:
     return Library.load(shared_library("decode"), GPT2)
 
 
-def refuses_sizes(name: str, sizes: Sizes, shape: Shape = GPT2) -> str:
-    """Why the kernels of `shape` do not run these sizes, in one sentence; "" if they do."""
+def refuses_sizes(name: str, sizes: Sizes) -> str:
+    """Why the kernels do not run these sizes, in one sentence; "" if they do."""
     if sizes.dtype != "bfloat16":
         return f"Engine {name} decodes in bfloat16, not in {sizes.dtype}."
     if sizes.batch != 1:
         return f"Engine {name} decodes one sequence at a time, not {sizes.batch}."
-    wanted = (shape.width, shape.heads, 4 * shape.width)
+    wanted = (GPT2.width, GPT2.heads, 4 * GPT2.width)
     if (sizes.width, sizes.heads, sizes.inner) != wanted:
         return (
-            f"Engine {name} is compiled for a width of {shape.width}, {shape.heads} heads and an MLP of "
-            f"{4 * shape.width}, and its ring fits no other; the model has {sizes.width}, {sizes.heads} and "
+            f"Engine {name} is compiled for a width of {GPT2.width}, {GPT2.heads} heads and an MLP of "
+            f"{4 * GPT2.width}, and its ring fits no other; the model has {sizes.width}, {sizes.heads} and "
             f"{sizes.inner}."
         )
-    if sizes.capacity > shape.capacity:
-        return f"Engine {name} keeps a context of at most {shape.capacity} tokens, not of {sizes.capacity}."
+    if sizes.capacity > GPT2.capacity:
+        return f"Engine {name} keeps a context of at most {GPT2.capacity} tokens, not of {sizes.capacity}."
     return ""
 
 

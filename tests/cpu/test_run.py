@@ -271,14 +271,9 @@ def test_bad_arguments_are_one_sentence(
 # Workloads and ops.csv ----------------------------------------------------------------------------------------
 
 
-def rows_124m(name: str, softmax: str = "torch", dtype: str = "float32") -> dict[str, op_rows.OpRow]:
-    config, workload = GPT2Config(), find_workload(name)
-    rows = op_rows.step_rows(config, workload, dtype, softmax)
-    return {row.range.split("/", 2)[2]: row for row in rows}
-
-
 def test_prefill_bytes_and_flops_by_hand() -> None:
-    rows = rows_124m("prefill_b1_t1024")
+    found = op_rows.step_rows(GPT2Config(), find_workload("prefill_b1_t1024"), "float32", "torch")
+    rows = {row.range.split("/", 2)[2]: row for row in found}
     scores = 12 * 1024 * 1024
     assert rows["h.3/attn/qkv"].flops == 2 * 1024 * 768 * 2304 + 1024 * 2304
     assert rows["h.3/attn/qkv"].minimum_bytes == 4 * (1024 * 768 + 768 * 2304 + 2304 + 1024 * 2304)
