@@ -140,16 +140,16 @@ class Export:
         return corr
 
     def memcpy(
-        self, start: int, end: int, corr: int | None, size: int, kind: int = 1, *, pid: int = 1, device: int = 0,
+        self, start: int, end: int, corr: int | None, size: int, kind: int = 1, *, device: int = 0,
         memory: tuple[int | None, int | None] = (None, None),
     ) -> None:  # fmt: skip
         self.add(
-            "CUPTI_ACTIVITY_KIND_MEMCPY", **self._place(start, end, corr, pid, device, 7), bytes=size, copyKind=kind,
+            "CUPTI_ACTIVITY_KIND_MEMCPY", **self._place(start, end, corr, 1, device, 7), bytes=size, copyKind=kind,
             srcKind=memory[0], dstKind=memory[1],
         )  # fmt: skip
 
-    def memset(self, start: int, end: int, corr: int | None, size: int, *, pid: int = 1, device: int = 0) -> None:
-        self.add("CUPTI_ACTIVITY_KIND_MEMSET", **self._place(start, end, corr, pid, device, 7), bytes=size, value=0)
+    def memset(self, start: int, end: int, corr: int | None, size: int) -> None:
+        self.add("CUPTI_ACTIVITY_KIND_MEMSET", **self._place(start, end, corr, 1, 0, 7), bytes=size, value=0)
 
     def graph(self, start: int, end: int, corr: int, *, graph: int = 5, pid: int = 1) -> None:
         place = self._place(start, end, corr, pid, 0, 7)

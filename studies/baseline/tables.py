@@ -165,8 +165,8 @@ def build_published(facts: Facts) -> pd.DataFrame | None:
     return timed(rows if known else [])
 
 
-def _of_profile(tables: dict[str, pd.DataFrame], table: str, column: str) -> float | None:
-    rows = tables[table]
+def _of_profile(tables: dict[str, pd.DataFrame], column: str) -> float | None:
+    rows = tables["layer_tokens"]
     found = rows[rows["profile"] == "no_cache, float32"]
     return float(found[column].iloc[0]) if len(found) and not pd.isna(found[column].iloc[0]) else None
 
@@ -192,14 +192,14 @@ def _addmm(column: str, factor: float) -> Callable[[dict[str, pd.DataFrame]], fl
 
 
 def _token_ms(tables: dict[str, pd.DataFrame]) -> float | None:
-    value = _of_profile(tables, "layer_tokens", "token_ns")
+    value = _of_profile(tables, "token_ns")
     return None if value is None else value / 1e6
 
 
 # The names that others.toml may use in `ours`.
 _OURS: dict[str, Callable[[dict[str, pd.DataFrame]], float | None]] = {
     "token_ms": _token_ms,
-    "tokens_per_s": lambda tables: _of_profile(tables, "layer_tokens", "tokens_per_s"),
+    "tokens_per_s": lambda tables: _of_profile(tables, "tokens_per_s"),
     "qkv_share": _share("Multi-Head Attention", "QKV_Projection"),
     "mask_share": _share("Multi-Head Attention", "Mask_Apply"),
     "scores_share": _share("Multi-Head Attention", "Scores_Compute"),

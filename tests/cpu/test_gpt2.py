@@ -27,11 +27,11 @@ SIZES = {
 }
 
 
-def randomise(weights: Weights, seed: int, spread: float = 0.1) -> Weights:
+def randomise(weights: Weights, seed: int) -> Weights:
     """Biases and norms that are not 0 and 1, so that a forgotten one shows."""
     generator = torch.Generator().manual_seed(seed)
     for tensor in weights.state.values():
-        tensor += spread * torch.randn(tensor.shape, generator=generator)
+        tensor += 0.1 * torch.randn(tensor.shape, generator=generator)
     return weights
 
 

@@ -330,10 +330,10 @@ def test_a_crashed_program_fails_the_capture(gpu_machine: Machine) -> None:
 # --- the importer ---
 
 
-def inside_nsight_compute(machine: Machine, importer: str = FAKE_IMPORTER) -> Path:
+def inside_nsight_compute(machine: Machine) -> Path:
     host = machine.folder / "system/opt/nvidia/nsight-compute/2025.3.1/host"
     machine.put(f"{host}/target-linux-x64/nsys", FAKE_NSYS)
-    machine.put(f"{host}/linux-desktop-glibc_2_11_3-x64/QdstrmImporter", importer)
+    machine.put(f"{host}/linux-desktop-glibc_2_11_3-x64/QdstrmImporter", FAKE_IMPORTER)
     machine.put(f"{host}/linux-desktop-glibc_2_11_3-x64/libAnalysis.so", "")
     return host
 

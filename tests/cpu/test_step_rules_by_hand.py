@@ -259,12 +259,10 @@ def test_a_module_that_each_step_loads_takes_its_host_work_along() -> None:
     assert (one.do, found(calls.propose, view(plans))["compile_in_loop"].do[:18]) == ("", "Keep cuFFT's plans")
 
 
-def busy_host(gap: float = 500_000.0, *, after: str = "", ranges: pd.DataFrame | None = None, **more: Any) -> View:
-    """Eight launches; before the third, the host works. `after`: name of the copy that follows."""
+def busy_host(gap: float = 500_000.0, ranges: pd.DataFrame | None = None) -> View:
+    """Eight launches; before the third, the host works."""
     calls_ = [{"gap": gap} if at == 2 else {} for at in range(8)]
-    ops = [copy(after) if after and at == 3 else {"name": more.get("kernel", "k")} for at in range(8)]
-    more.pop("kernel", None)
-    return view(graph(calls_, ops), capture={} if ranges is None else {"ranges": ranges}, **more)
+    return view(graph(calls_, [{"name": "k"}] * 8), capture={} if ranges is None else {"ranges": ranges})
 
 
 @pytest.mark.parametrize(("gap", "proposed"), [(100_000.0, False), (100_001.0, True)])

@@ -138,12 +138,11 @@ MASK, SOFT = "m/prefill/h.0/mask", "m/prefill/h.0/softmax"
 N = 1 << 18  # elements: 1 MiB
 
 
-def softmax_flow(prefix: str = "m/prefill/h.0") -> pd.DataFrame:
-    mask, soft = f"{prefix}/mask", f"{prefix}/softmax"
+def softmax_flow() -> pd.DataFrame:
     return flow(
-        (mask, "aten.mul.Tensor", [(0, N)], [(1, N)]),
-        (mask, "aten.masked_fill.Scalar", [(1, N), (2, N // 4, {"bytes": N // 4, "masked": 0.5})], [(3, N)]),
-        (soft, "aten._softmax.default", [(3, N)], [(4, N, {"kept": True})]),
+        (MASK, "aten.mul.Tensor", [(0, N)], [(1, N)]),
+        (MASK, "aten.masked_fill.Scalar", [(1, N), (2, N // 4, {"bytes": N // 4, "masked": 0.5})], [(3, N)]),
+        (SOFT, "aten._softmax.default", [(3, N)], [(4, N, {"kept": True})]),
     )
 
 

@@ -550,13 +550,11 @@ def test_ranks_that_processes_noted_become_a_file(tmp_path: Path) -> None:
 # One capture a rank -----------------------------------------------------------------------------------------------
 
 
-def save_each(
-    folder: Path, *, shift: int = 7_000_000, names: tuple[str, str] = ("a0", "a1"), entered: bool = True
-) -> None:
-    """A file a rank, the second on a clock that is `shift` ns ahead; both have the same process id and GPU number."""
+def save_each(folder: Path, *, names: tuple[str, str] = ("a0", "a1"), entered: bool = True) -> None:
+    """A file a rank, the second on a clock that is 7 ms ahead; both have the same process id and GPU number."""
     for rank, name in enumerate(names):
         export = Ranks(ranks=(), entered=entered).export()
-        Ranks(entered=entered).add(export, rank, shift=shift * rank)
+        Ranks(entered=entered).add(export, rank, shift=7_000_000 * rank)
         for rows in export.rows.values():
             for row in rows:
                 for column in ("globalTid", "globalPid"):

@@ -127,11 +127,11 @@ def grown(seed: Seed, size: int) -> bytes:
     return _more_rows(seed.data.decode(), size).encode()
 
 
-def _sown(data: bytes, what: bytes, each: int, rng: random.Random) -> bytes:
-    """Return the bytes with `what` put in about every `each` bytes."""
+def _sown(data: bytes, what: bytes, rng: random.Random) -> bytes:
+    """Return the bytes with `what` put in every 5,000 to 10,000 bytes."""
     parts, at = [], 0
     while at < len(data):
-        end = at + rng.randrange(each, 2 * each)
+        end = at + rng.randrange(5_000, 10_000)
         parts += [data[at:end], what]
         at = end
     return b"".join(parts)
@@ -151,21 +151,19 @@ ANY: dict[str, Damage] = {
     WHOLE: lambda data, rng: data,
     "cut": lambda data, rng: data[: len(data) * 2 // 3],
     "zeros instead of the rest": lambda data, rng: data[: len(data) // 2] + bytes(len(data) // 2),
-    "a byte of 5,000 is another": lambda data, rng: _sown(data, b"\xff", 5000, rng),
+    "a byte of 5,000 is another": lambda data, rng: _sown(data, b"\xff", rng),
 }
 TEXT: dict[str, Damage] = {
     "a quote near the start": lambda data, rng: data[: len(data) // 50] + b'"' + data[len(data) // 50 :],
-    "a quote every 5,000 bytes": lambda data, rng: _sown(data, b'"', 5000, rng),
+    "a quote every 5,000 bytes": lambda data, rng: _sown(data, b'"', rng),
     "no quotes": lambda data, rng: data.replace(b'"', b""),
     "semicolons for commas": lambda data, rng: data.replace(b",", b";"),
-    "a comma every 5,000 bytes": lambda data, rng: _sown(data, b",", 5000, rng),
+    "a comma every 5,000 bytes": lambda data, rng: _sown(data, b",", rng),
     "no line ends": lambda data, rng: data.replace(b"\n", b" "),
     "empty lines between": lambda data, rng: data.replace(b"\n", b"\n\n"),
-    "a line of a log every 5,000 bytes": lambda data, rng: _sown(data, b"\n==PROF== 3 done\n", 5000, rng),
+    "a line of a log every 5,000 bytes": lambda data, rng: _sown(data, b"\n==PROF== 3 done\n", rng),
     "no header": lambda data, rng: data.partition(b"\n")[2],
-    "the header every 5,000 bytes": lambda data, rng: _sown(
-        data, b"\n" + data.partition(b"\n")[0][:1000] + b"\n", 5000, rng
-    ),
+    "the header every 5,000 bytes": lambda data, rng: _sown(data, b"\n" + data.partition(b"\n")[0][:1000] + b"\n", rng),
     "numbers of another locale": lambda data, rng: re.sub(rb"([0-9])\.([0-9])", rb"\1,\2", data),
     "no numbers": lambda data, rng: re.sub(rb"[0-9]", b"x", data),
     "a very long number": lambda data, rng: data[: len(data) // 2] + b"1" * (len(data) // 4) + data[len(data) // 2 :],
