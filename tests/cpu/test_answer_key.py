@@ -31,6 +31,14 @@ def test_every_program_has_its_declaration_times_and_capture(score: Any) -> None
         assert {program for program, _ in score.captured(name, "", "")} == ran
 
 
+def test_captures_are_packed_without_a_loss(score: Any, tmp_path: Path) -> None:
+    pack, name = score.pack, "tensor_parallel-h100"  # two processes: it has cuda_kern_exec_trace
+    files = dict(pack.parts(KEY / "blind_screen", name))
+    pack.columns.write({name: pack.packed_files(files.items())}, tmp_path / pack.ARCHIVE)
+    assert set(pack.read(tmp_path)[name]["a/cuda_kern_exec_trace.csv"]) == {"kernel", "call", "queued"}
+    assert dict(pack.parts(tmp_path, name)) == files
+
+
 def test_captures_name_no_machine(score: Any, tmp_path: Path) -> None:
     score.unpack("tuned", "norm_few_blocks", "h100", tmp_path)
     texts = [path.read_text(encoding="utf-8") for path in tmp_path.rglob("*.csv")]
