@@ -202,8 +202,9 @@ def step(capture: Capture, phase: Phase, part: IntArray | None = None) -> Step:
     seen = graph.step_ns()
     reason = ""
     if seen and abs(run.step_ns / seen - 1) > REFUSED:
+        shown = f"{seen / 1e3:,.1f} µs" if seen > 0 else "no time of its own"
         reason = (
-            f"A step of {phase.name} takes {run.step_ns / 1e3:,.1f} µs replayed, {seen / 1e3:,.1f} µs in the timeline: "
+            f"A step of {phase.name} takes {run.step_ns / 1e3:,.1f} µs replayed, {shown} in the timeline: "
             "the steps depend on something that the capture does not hold, or empty a queue; capture more steps."
         )
     wall = _bare_step(capture, phase, graph)
