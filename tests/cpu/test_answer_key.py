@@ -118,6 +118,8 @@ def test_readme_shows_the_tables_that_the_program_prints(program: str, capsys: p
         ("kernels_11", 76),
         ("kernels_12", 84),
         ("kernels_13", 88),
+        ("kernels_14", 88),
+        ("kernels_clean", 138),
     ],
 )
 def test_kernels_declare_known_causes_and_enough_clean_ones(name: str, least: int) -> None:

@@ -79,17 +79,22 @@ class Gpus:
 
 
 def build(name: str, arch: str, out: Path) -> Path:
-    """Return the program of a set, compiled for `arch`, such as sm_90, one file a core, or what --build-only left."""
+    """Return the program of a set, compiled for `arch`, such as sm_90, one file a core, or what --build-only left.
+
+    Products of warp groups (WARP_GROUPS) need sm_90a.
+    """
     program, sources = out / f"{name}-{arch}", [MAIN / "main.cu", *sorted((HERE.parent / name).glob("*.cu"))]
     if program.is_file():
         return program
     sources = list({path.resolve(): path for path in sources}.values())
     objects = [out / f"{path.stem}-{arch}.o" for path in sources]
-    words = ["nvcc", "-O3", "-std=c++17", "-lineinfo", f"-arch={arch}", f"-I{MAIN}", "-diag-suppress", "177"]
+    code = f"-gencode=arch={arch.replace('sm', 'compute')},code={arch}"
+    words = ["nvcc", "-O3", "-std=c++17", "-lineinfo", code, f"-I{MAIN}", "-diag-suppress", "177"]
+    words += ["-DWARP_GROUPS"] * arch.endswith("a")
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         jobs = [[*words, "-c", str(a), "-o", str(b)] for a, b in zip(sources, objects, strict=True)]
         list(pool.map(lambda job: run(job, SECONDS), jobs))
-    run(["nvcc", f"-arch={arch}", *map(str, objects), "-o", str(program), "-ldl"], SECONDS)
+    run(["nvcc", code, *map(str, objects), "-o", str(program), "-ldl"], SECONDS)
     return program
 
 
@@ -179,7 +184,7 @@ def exported(reports: list[Path], folder: Path, metrics: str) -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; return 1 if no capture was made."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("name", help="a set from kernels_2 on")
+    parser.add_argument("name", help="a set from kernels_2 on, or kernels_clean")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--arch", default="sm_90")
     parser.add_argument("--seconds", type=float, default=SECONDS)
@@ -201,7 +206,8 @@ def main(arguments: list[str] | None = None) -> int:
     some = [all_names[at::processes] for at in range(processes)]  # each has kernels of all groups: any may time out
     shown = [str(program), "--slow" if chosen.slow else "--run"]
     gpus = Gpus(chosen.gpus.split(","), out)
-    metrics = argv.metrics_for(f"{chosen.arch[3:-1]}.{chosen.arch[-1]}")
+    digits = chosen.arch.removeprefix("sm_").rstrip("a")
+    metrics = argv.metrics_for(f"{digits[:-1]}.{digits[-1]}")
     made = 0
     with ThreadPoolExecutor(gpus.count) as pool:
         text = HEADER + "".join(pool.map(lambda names: timed(program, names, ends, gpus), some))
