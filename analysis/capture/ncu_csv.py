@@ -240,6 +240,9 @@ def read_page(section: Section, lengths: Sequence[int] = ()) -> Page:
             fields = "a quote too few or too many" if row is None else f"{len(row)} fields"
             said = f"line {number} has {fields} where the header has {len(header)} fields"
             raise damaged(where, said, section.page)
+    for at, name in enumerate(header):
+        if at != (first_at := columns[name]) and "__" in name and any(row[at] != row[first_at] for row in rows):
+            raise damaged(where, f"column {name} stands twice, with different values", section.page)
     return Page(where, header, rows, numbers, cut, columns)
 
 

@@ -134,8 +134,10 @@ class Disposition(StrEnum):
     LEAVE = "leave"
 
 
-# Data that the capture lost. Sums are too small without it, so reports name it first.
-LOST = (Reason.LOST_RECORDS, Reason.LOST_TIMES, Reason.LOST_LAUNCHES, Reason.CUT, Reason.UNREAD)
+# Data that contradicts other data, or that the capture lost: then sums are too small. Reports name it first.
+LOST = (
+    Reason.CONTRADICTION, Reason.LOST_RECORDS, Reason.LOST_TIMES, Reason.LOST_LAUNCHES, Reason.CUT, Reason.UNREAD,
+)  # fmt: skip
 
 
 class Confidence(StrEnum):

@@ -176,6 +176,16 @@ def find_device(gpu_name: str, cc: str | None = None) -> Device | None:
     return None
 
 
+def same_gpu(one: str, other: str) -> bool:
+    """Return whether two names, as different tools print them, are of one model."""
+    first, second = find_device(one), find_device(other)
+    return (
+        first == second
+        if first and second
+        else _plain(one).removeprefix("nvidia ") == _plain(other).removeprefix("nvidia ")
+    )
+
+
 def find_by_capability(cc: str, sm_count: int) -> Device | None:
     """Return the common figures of all GPUs in the table with that compute capability and number of SMs.
 

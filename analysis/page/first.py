@@ -36,8 +36,9 @@ def program_line(report: Report, *, alone: bool = False) -> str:
 
 
 def lost(report: Report) -> list[str]:
-    """Return what the tool lost of the program, which makes the numbers below too small."""
-    return [f"Lost: {one.what}" for one in report.missing if one.reason in (Reason.LOST_RECORDS, Reason.LOST_TIMES)]
+    """Return what makes the numbers below wrong: contradictions, and what the tool lost of the program."""
+    heads = {Reason.CONTRADICTION: "Contradiction", Reason.LOST_RECORDS: "Lost", Reason.LOST_TIMES: "Lost"}
+    return [f"{heads[one.reason]}: {one.what}" for one in report.missing if one.reason in heads]
 
 
 def unknown(report: Report) -> list[str]:

@@ -14,7 +14,7 @@ from analysis.formats.place import EXPORT, here, profile, program
 from analysis.formats.report import Missing, Reason
 from analysis.formats.run import OPS
 from analysis.hardware.devices import find_device
-from analysis.tables.conditions import CPU, compute_capability, where_it_ran
+from analysis.tables.conditions import CPU, compute_capability, other_gpu, where_it_ran
 from analysis.tables.declare import Facts, part
 from analysis.tables.remedies import BARE_TIMES, METRICS, ROOFS
 
@@ -27,6 +27,18 @@ def _of_the_readers(facts: Facts) -> list[Missing]:
 @part("missing")
 def _impossible_roofs(facts: Facts) -> list[Missing]:
     return facts.allowed_ceilings[1]
+
+
+@part("missing")
+def _of_another_gpu(facts: Facts) -> Missing | None:
+    if not (said := other_gpu(facts.capture)):
+        return None
+    return Missing(
+        Reason.CONTRADICTION,
+        "which GPU the counters are of",
+        f"ncu's export contradicts the manifest ({said}), and limits and roofs are those of the manifest's GPU",
+        "give captures of one GPU, with their own manifest",
+    )
 
 
 def _said(capture: Capture, tool: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.capture.model import Capture
-from analysis.hardware.devices import Attributes
+from analysis.hardware.devices import Attributes, same_gpu
 from analysis.tables.declare import Facts, part
 from analysis.tables.join import Joined
 
@@ -49,6 +49,20 @@ def sm_count(capture: Capture) -> int | None:
     found = {float(value) for name in named if name in capture.counters for value in capture.counters[name].dropna()}
     found |= set(capture.details.loc[capture.details["label"] == "# SMs", "value"].dropna().astype(float))
     return int(found.pop()) if len(found) == 1 else None
+
+
+def other_gpu(capture: Capture) -> str:
+    """Return in words what the counters say of their GPU that contradicts the manifest; "" if nothing does."""
+    gpu, counters = (capture.manifest or {}).get("gpu") or {}, capture.counters
+    named = [str(name) for name in counters["device"].dropna().unique() if name and not str(name).isdigit()]
+    sms = counters.get("device__attribute_multiprocessor_count", pd.Series(dtype=float)).dropna().unique()
+    pairs = [
+        ("its name", gpu.get("name"), [name for name in named if not same_gpu(name, str(gpu.get("name")))]),
+        ("CC", gpu.get("compute_capability"), [str(cc) for cc in counters["cc"].dropna().unique() if cc]),
+        ("device__attribute_multiprocessor_count", gpu.get("sm_count"), [f"{count:.0f}" for count in sms]),
+    ]
+    other = [(what, said, one) for what, said, found in pairs if said for one in found if one != str(said)]
+    return ", ".join(f"{what} is {one} there and {said} in the manifest" for what, said, one in other)
 
 
 def attributes(capture: Capture) -> Attributes:

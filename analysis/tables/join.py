@@ -26,6 +26,8 @@ Rows = npt.NDArray[np.int64]
 PAGES_DIFFER = 0.01  # two pages of one capture round differently, but by less than a hundredth …
 LAST_DIGIT = 0.005  # … or by half of the last digit if a page prints two decimals
 _LAUNCH = ["path", "symbol", "grid", "block"]  # which launches of two runs are the same, in their order
+_TIME = "gpu__time_duration.sum"
+TIMES_APART = 1.5  # clocks, caches and power explain less
 _EXECUTED = re.compile(r"__inst_(executed|issued)\.sum$")
 # Nobody asks a launch for them.
 _OF_OPERATIONS = ["stream", "bytes", "memory", "correlation_id", "graph_node_id", "api_end_ns"]
@@ -162,10 +164,11 @@ def _several_runs(facts: Facts) -> list[Missing]:
     counters = facts.capture.counters
     if counters["file"].nunique() < 2:
         return []
-    runs = _programs(_runs(_with_names(counters.reset_index(drop=True))))
+    captured = _runs(_with_names(counters.reset_index(drop=True)))
+    runs = _programs(captured)
     again = [run for run, is_again in zip(runs, _repeated(runs), strict=True) if is_again]
     if not again:
-        return []
+        return _times_apart(captured) if len(runs) == 1 else []
     names = ", ".join(dict.fromkeys(file for run in (runs[0], *again) for file in run["file"]))
     return [
         Missing(
@@ -177,6 +180,29 @@ def _several_runs(facts: Facts) -> list[Missing]:
             "give one run at a time",
         )
     ]  # fmt: skip
+
+
+def _times_apart(runs: list[pd.DataFrame]) -> list[Missing]:
+    """Say that runs of one program, of which the first tells the times, differ in them by more than TIMES_APART."""
+    if _TIME not in runs[0]:
+        return []
+    times = pd.concat(
+        [run.groupby("ncu_id", sort=False).first()[[*_LAUNCH, _TIME]] for run in runs], keys=range(len(runs))
+    )
+    times["nth"] = times.groupby([times.index.get_level_values(0), *_LAUNCH], sort=False).cumcount()
+    of_launch = times.groupby([*_LAUNCH, "nth"])[_TIME]
+    apart = of_launch.max() / of_launch.min()
+    if not (apart > TIMES_APART).any():
+        return []
+    names = ", ".join(dict.fromkeys(file for run in runs for file in run["file"]))
+    return [
+        Missing(
+            Reason.CONTRADICTION,
+            f"the true time of {int((apart > TIMES_APART).sum())} launches",
+            f"{names} hold it twice, up to {apart.max():.1f} times apart; the first is shown",
+            "give one run at a time",
+        )
+    ]
 
 
 def _with_names(rows: pd.DataFrame) -> pd.DataFrame:

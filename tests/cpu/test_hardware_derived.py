@@ -2,17 +2,22 @@
 
 import csv
 import math
+import re
 import sqlite3
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import pytest
 
 from analysis.capture.load import load
+from analysis.capture.model import Capture
 from analysis.diagnosis.limits import find_limits
+from analysis.formats.errors import InputError
 from analysis.hardware.devices import Attributes, architectures, derive_device
 from analysis.report import build
 from analysis.show import document
-from analysis.tables.conditions import attributes
+from analysis.tables.conditions import attributes, other_gpu
 
 # name | cc | SMs | SM clock MHz | memory clock MHz | bus bits | GB/s | TFLOP/s or TOP/s by format: as NVIDIA states them
 # (datasheets and whitepapers named in architectures.toml, product pages of GeForce and Jetson), dense, FP32 accumulation.
@@ -160,6 +165,37 @@ def test_attributes_that_contradict_the_name_win_and_the_report_says_so(tmp_path
     report, tables = document(made.report), made.tables
     assert tables["roof_lines"].set_index("roof").loc["dram", "datasheet_byte_per_s"] == 2 * 8.001e9 * 96 / 8
     assert any("has compute capability 9.0" in one["why"] for one in report["missing"])
+
+
+@pytest.mark.parametrize(
+    ("gpu", "said"),
+    [
+        ({"name": "NVIDIA H200"}, "its name is NVIDIA GeForce RTX 4050 Laptop GPU there and NVIDIA H200 in the manifest"),
+        ({"compute_capability": "9.0"}, "CC is 8.9 there and 9.0 in the manifest"),
+        ({"sm_count": 132}, "device__attribute_multiprocessor_count is 20 there and 132 in the manifest"),
+        ({"name": "GeForce RTX 4050 Laptop GPU", "compute_capability": "8.9", "sm_count": 20}, ""),
+        ({}, ""),
+    ],
+)  # fmt: skip
+def test_counters_of_another_gpu_than_the_manifests_are_named(gpu: dict[str, Any], said: str) -> None:
+    stated = {
+        "device": ["NVIDIA GeForce RTX 4050 Laptop GPU"],
+        "cc": ["8.9"],
+        "device__attribute_multiprocessor_count": [20.0],
+    }
+    assert other_gpu(Capture(manifest={"gpu": gpu}, counters=pd.DataFrame(stated))) == said
+
+
+def test_a_column_that_stands_twice_must_have_the_same_values(tmp_path: Path) -> None:
+    raw(tmp_path / "ncu.csv", MEASURED)
+    lines = (tmp_path / "ncu.csv").read_text().splitlines()
+    name, (unit, value) = next(iter(MEASURED.items()))
+    twice = [f'{line},"{cell}"' for line, cell in zip(lines, (name, unit, value), strict=True)]
+    (tmp_path / "ncu.csv").write_text("\n".join(twice) + "\n")
+    assert len(load([tmp_path / "ncu.csv"]).counters) == 1
+    (tmp_path / "ncu.csv").write_text("\n".join([*twice[:2], f'{lines[2]},"{value}1"']) + "\n")
+    with pytest.raises(InputError, match=f"column {re.escape(name)} stands twice, with different values"):
+        load([tmp_path / "ncu.csv"])
 
 
 def test_a_session_page_states_the_gpu(tmp_path: Path) -> None:

@@ -329,7 +329,7 @@ def test_the_first_cause_of_each_kernel_is_a_finding() -> None:
     )
     assert (last.saves_ns, second.saves_ns) == (Saving(0.0, 1.0), Saving(4.0, 10.0))
     assert (first.title, first.sentence, first.saves_ns) == (
-        "r: l: no tile",
+        "r: l: operands read again for each output",
         "It reads again. It rests on waves = 2 (grid over what the GPU holds at once).",
         Saving(None, 20.0),
     )

@@ -276,6 +276,14 @@ def test_several_runs_of_the_same_kernels_are_named(timeline):
         assert _several_runs(facts_of(Capture(counters=rows), has_timeline=timeline)) == []
 
 
+@pytest.mark.parametrize(("times", "said"), [(3.0, ["the true time of 6 launches"]), (1.4, [])])
+def test_runs_of_one_program_whose_times_are_far_apart_are_named(times, said):
+    counted = counters(*MODEL, file="a.csv").assign(**{"smsp__inst_executed.sum": 5e3, "gpu__time_duration.sum": 1e4})
+    again = counted.assign(**{"file": "b.csv", "gpu__time_duration.sum": 1e4 * times})
+    found = _several_runs(facts_of(Capture(counters=pd.concat([counted, again])), has_timeline=True))
+    assert [one.what for one in found] == said
+
+
 def test_launches_are_kernels_in_the_order_of_their_calls():
     ops = pd.DataFrame(
         {
