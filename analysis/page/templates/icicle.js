@@ -1,5 +1,6 @@
 // The program as an icicle: width is GPU time, a step's idle time beside it; colour is what binds a part.
 const ROW = 34, DEEPEST = 9;
+const NARROW = 4;  // pixels: nobody reads or reaches a narrower part, so it is drawn without a name
 
 const program = (() => {
   const of = table("program"), root = { path: "", name: page.whole ?? "whole capture", kind: "program", row: -1, time: 0, idle: 0, children: [], depth: 0, up: null };
@@ -100,9 +101,10 @@ const icicle = {
       const share = (node.kind === "idle" ? node.idle : node.time + node.idle) / size;
       if (share * width < 0.8 || level >= DEEPEST) return;
       deepest = Math.max(deepest, level);
-      node.element = make("button", {
-        type: "button", class: `part ${node.kind === "idle" ? "idle" : node.bound} is-${node.kind}`, "data-at": this.shown.length,
-        tabindex: this.shown.length ? "-1" : "0", "aria-label": spoken(node),
+      const isNarrow = share * width < NARROW;
+      node.element = make(isNarrow ? "i" : "button", {
+        ...isNarrow ? {} : { type: "button", tabindex: this.shown.length ? "-1" : "0", "aria-label": spoken(node) },
+        class: `part ${node.kind === "idle" ? "idle" : node.bound} is-${node.kind}`, "data-at": this.shown.length,
         style: { "--tone": of.at("tone_frac", node.row), left: `${left * 100}%`, width: `${share * 100}%`, top: `${level * ROW}px` },
       }, share * width > 26 ? make("span", {}, node.kind === "kernel" ? briefName(node.name) : node.name) : "");
       this.shown.push(node);
@@ -144,10 +146,11 @@ const icicle = {
   move(event) {
     const node = this.nodeOf(event);
     if (!node) return;
-    const row = this.shown.filter((one) => one.depth === node.depth), place = row.indexOf(node);
+    const reached = (one) => one.element?.isConnected && one.element.matches("button");
+    const row = this.shown.filter((one) => one.depth === node.depth && reached(one)), place = row.indexOf(node);
     const to = {
       ArrowLeft: row[place - 1], ArrowRight: row[place + 1], ArrowUp: node.up?.element ? node.up : null,
-      ArrowDown: node.children.find((one) => one.element?.isConnected),
+      ArrowDown: node.children.find(reached),
     }[event.key];
     if (event.key.startsWith("Arrow")) event.preventDefault();
     if (to?.element) this.focus(to);
