@@ -397,8 +397,8 @@ def _launch_times(frame: _Frame, names: list[str], pids: IntArray, free: Floats,
     returned = np.where(call >= 0, frame.end[call], 0) if len(frame.end) else np.zeros(count)
     uploads = (kind == "memcpy") & holds(ops["name"], re.compile(UP).search).to_numpy(bool)
     staged = uploads & (start < returned)  # the host fills a buffer first, in the call
-    waiting = staged & (start - since > np.where(call >= 0, frame.start[call], np.inf)) if len(frame.start) else staged
-    by_stream |= waiting & (since <= 10_000.0)  # the stream was still at work: such copies begin 5 to 9 µs after it
+    # of a stream that was still at work when the call began, such copies begin 5 to 9 µs after it
+    by_stream |= staged & (since < late) & (since <= 10_000.0)
     by_host = (late <= np.maximum(3 * lag, 15_000.0)) | (staged & ~by_stream)
     dep, dep_gap = _causes(start, end, stream, by_stream | by_host, ops["process"].to_numpy(np.int64))
     lost = ~(by_stream | by_host | (dep >= 0))

@@ -22,14 +22,17 @@ def gpu_name(capture: Capture) -> str | None:
     if gpu.get("name"):
         return str(gpu["name"])
     for frame in (capture.gpu_ops, capture.counters):
-        # ncu prints the device's number in place of nsys' name
-        names = [name for name in frame["device"].dropna().unique() if name and not str(name).isdigit()]
-        if names:
-            return re.sub(r" \(\d+\)$", "", str(names[0]))  # nsys adds the device's number
+        if names := _names_of_gpus(frame):
+            return re.sub(r" \(\d+\)$", "", names[0])  # nsys adds the device's number
     if capture.sweep_rows is not None:
         swept = [name for name in capture.sweep_rows["gpu"].unique() if name]
         return str(swept[0]) if swept else None
     return capture.session.get("gpu")
+
+
+def _names_of_gpus(frame: pd.DataFrame) -> list[str]:
+    """Return the names of the GPUs in a table; ncu prints the device's number in place of nsys' name."""
+    return [str(name) for name in frame["device"].dropna().unique() if name and not str(name).isdigit()]
 
 
 def compute_capability(capture: Capture) -> str | None:
@@ -54,7 +57,7 @@ def sm_count(capture: Capture) -> int | None:
 def other_gpu(capture: Capture) -> str:
     """Return in words what the counters say of their GPU that contradicts the manifest; "" if nothing does."""
     gpu, counters = (capture.manifest or {}).get("gpu") or {}, capture.counters
-    named = [str(name) for name in counters["device"].dropna().unique() if name and not str(name).isdigit()]
+    named = _names_of_gpus(counters)
     sms = counters.get("device__attribute_multiprocessor_count", pd.Series(dtype=float)).dropna().unique()
     pairs = [
         ("its name", gpu.get("name"), [name for name in named if not same_gpu(name, str(gpu.get("name")))]),

@@ -121,8 +121,7 @@ def _programs(runs: list[pd.DataFrame]) -> list[pd.DataFrame]:
     """Return the launches of each program: runs that share launches, which execute equal instructions, are of one."""
     programs: list[pd.DataFrame] = []
     for run in runs:
-        launches = run.groupby("ncu_id", sort=False).first().reset_index()
-        launches["nth"] = launches.groupby(_LAUNCH, sort=False).cumcount()
+        launches = _launches_of(run)
         for at, one in enumerate(programs):
             executed = [name for name in one if _EXECUTED.search(name) and one[name].any() and launches[name].any()]
             same = pd.concat([one, launches], ignore_index=True).groupby([*_LAUNCH, "nth"], sort=False)
@@ -132,6 +131,13 @@ def _programs(runs: list[pd.DataFrame]) -> list[pd.DataFrame]:
         else:
             programs.append(launches)
     return [one.drop(columns="nth") for one in programs]
+
+
+def _launches_of(run: pd.DataFrame) -> pd.DataFrame:
+    """Return one row for each launch of a run of ncu, and as `nth` its place among those of its range and kernel."""
+    launches = run.groupby("ncu_id", sort=False).first().reset_index()
+    launches["nth"] = launches.groupby(_LAUNCH, sort=False).cumcount()
+    return launches
 
 
 def _differ(launches: DataFrameGroupBy) -> bool:
@@ -186,11 +192,7 @@ def _times_apart(runs: list[pd.DataFrame]) -> list[Missing]:
     """Say that runs of one program, of which the first tells the times, differ in them by more than TIMES_APART."""
     if _TIME not in runs[0]:
         return []
-    times = pd.concat(
-        [run.groupby("ncu_id", sort=False).first()[[*_LAUNCH, _TIME]] for run in runs], keys=range(len(runs))
-    )
-    times["nth"] = times.groupby([times.index.get_level_values(0), *_LAUNCH], sort=False).cumcount()
-    of_launch = times.groupby([*_LAUNCH, "nth"])[_TIME]
+    of_launch = pd.concat(map(_launches_of, runs)).groupby([*_LAUNCH, "nth"])[_TIME]
     apart = of_launch.max() / of_launch.min()
     if not (apart > TIMES_APART).any():
         return []

@@ -4,7 +4,6 @@ The counters of a point cover all its launches. Counts are added up, and ratios 
 are weighted by time, costs per instruction by instructions. A property of one launch (its grid) is the longest one's.
 """
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -560,7 +559,7 @@ def with_verdicts(rungs: pd.DataFrame, hypotheses: pd.DataFrame) -> pd.DataFrame
     """
     order = {"refuted": 0, "not measured": 1, "not refuted": 2, "reached": 3}
     ranked = hypotheses.assign(order=hypotheses["verdict"].map(order))
-    verdicts: dict[tuple[str, ...], tuple[str, list[str], str]] = {}
+    verdicts: dict[tuple[str, ...], tuple[str, list[tuple[str, str]], str]] = {}
     elsewhere = ranked[ranked["at"] != ranked["shape_name"]]
     ranked = pd.concat([ranked, elsewhere.assign(shape_name=elsewhere["at"])], ignore_index=True)
     ranked = ranked.sort_values("order", kind="stable", ignore_index=True)
@@ -571,14 +570,15 @@ def with_verdicts(rungs: pd.DataFrame, hypotheses: pd.DataFrame) -> pd.DataFrame
         told = [*known.loc[decides, "found_text"]]
         told += [f"{text}, not stated by the rung" for text in known.loc[~decides, "found_text"]]
         verdict = judged["verdict"].iloc[0]
-        by = judged.loc[judged["verdict"] == verdict, "what"]
-        verdicts[tuple(map(str, key))] = (verdict, list(by), "; ".join(told))
+        decided = judged[judged["verdict"] == verdict]
+        by = list(zip(decided["what"], decided["at"], strict=True))
+        verdicts[tuple(map(str, key))] = (verdict, by, "; ".join(told))
     keys: Iterable[tuple[str, ...]] = rungs[KEY].itertuples(index=False, name=None)
     found = [verdicts.get(key, ("not measured", [], "")) for key in keys]
-    parts = [["its check"] if note else by for (_, by, _), note in zip(found, rungs["failure"], strict=True)]
+    parts = [[("its check", "")] if note else by for (_, by, _), note in zip(found, rungs["failure"], strict=True)]
     table = rungs.assign(
         verdict=[verdict for verdict, _, _ in found],
-        verdict_by=[", ".join(by) for by in parts],
+        verdict_by=[", ".join(what for what, _ in by) for by in parts],
         verdict_brief=[_brief(by) for by in parts],
         verdict_why=[
             f"its check failed: {note}" if note else why
@@ -595,9 +595,9 @@ def with_verdicts(rungs: pd.DataFrame, hypotheses: pd.DataFrame) -> pd.DataFrame
     )
 
 
-def _brief(parts: Sequence[str]) -> str:
-    """Return parts of hypotheses in words, those that differ only in their shape as one."""
-    counts = Counter(re.sub(r" at \S+$", "", one) for one in parts)
+def _brief(parts: Sequence[tuple[str, str]]) -> str:
+    """Return parts of hypotheses, each (in words, at which shape), in words, equal ones at several shapes as one."""
+    counts = Counter(what.removesuffix(f" at {at}") for what, at in parts)
     return ", ".join(one if count == 1 else f"{one} at {count} shapes" for one, count in counts.items())
 
 

@@ -290,7 +290,12 @@ def test_hypotheses_are_judged_with_what_was_found(folder: Path) -> None:
 
 
 def test_a_brief_verdict_counts_shapes() -> None:
-    parts = ["time over the floor at n1", "time over the floor at n2", "time over `torch`", "top stall at n1"]
+    parts = [
+        ("time over the floor at n1", "n1"),
+        ("time over the floor at n2", "n2"),
+        ("time over `torch`", "n3"),
+        ("top stall at n1", "n1"),
+    ]
     assert ladder_tables._brief(parts) == "time over the floor at 2 shapes, time over `torch`, top stall"
 
 
