@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from tests.bench import page as bench
 from tests.browser.screenshots import SETTLED, click
 from tests.committed import needs_committed
 
@@ -94,6 +95,21 @@ def test_a_kernel_is_opened_from_the_icicle(gpt2: Any) -> None:
     gpt2.keyboard.press("Escape")
     assert not gpt2.locator("#kernel-page").is_visible()
     assert gpt2.locator("#overview").is_visible()
+
+
+def test_parts_too_narrow_for_a_name_are_told_apart_by_the_pointer(opened: Opened, tmp_path: Path) -> None:
+    """They share an element: the tip and a click find which of them stands there."""
+    (tmp_path / "report.html").write_text(bench.page(bench.capture(1000, 1000)), encoding="utf-8")
+    page = opened(tmp_path / "report.html")
+    run = max(page.locator("i.part").all(), key=lambda one: one.bounding_box()["width"])
+    run.scroll_into_view_if_needed()
+    told = set()
+    for at in range(0, 40, 4):  # each part has less than 4 pixels
+        run.hover(position={"x": at + 0.5, "y": 8})
+        told.add(page.locator("#tip b").inner_text())
+    assert len(told) == 10
+    run.click(position={"x": 0.5, "y": 8})
+    assert page.locator("#kernel-page h1").inner_text()
 
 
 def test_a_finding_is_copied_as_markdown(opened: Opened, pages: Pages) -> None:

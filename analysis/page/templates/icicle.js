@@ -1,6 +1,12 @@
 // The program as an icicle: width is GPU time, a step's idle time beside it; colour is what binds a part.
 const ROW = 34, DEEPEST = 9;
-const NARROW = 4;  // pixels: nobody reads or reaches a narrower part, so it is drawn without a name
+const NARROW = 4;  // pixels: nobody reads or reaches a narrower part, so its colour stands in one element with those beside it
+// The colour of a part without an element of its own, as report.css gives it to one.
+const toneOf = (node) => {
+  const side = { slower: "--host", faster: "--sky" }[node.bound];
+  if (side) return `color-mix(in srgb, var(${side}) ${25 + (program.of.at("tone_frac", node.row) ?? 0) * 75}%, #fff)`;
+  return `var(--${{ idle: "line", same: "card" }[node.bound] ?? node.bound})`;
+};
 
 const program = (() => {
   const of = table("program"), root = { path: "", name: page.whole ?? "whole capture", kind: "program", row: -1, time: 0, idle: 0, children: [], depth: 0, up: null };
@@ -75,13 +81,22 @@ const icicle = {
     this.parts.addEventListener("focusout", () => tip.hide());
     this.parts.addEventListener("keydown", (event) => this.move(event));
     selection.listeners.push((path) => this.render(path));
-    let width = 0;
+    let width = this.parts.clientWidth;
     new ResizeObserver(() => {
-      if (this.parts.clientWidth !== width) { width = this.parts.clientWidth; this.render(selection.path); }
+      const now = this.parts.clientWidth;  // 0 behind the page of a kernel
+      if (now && now !== width) { width = now; this.render(selection.path); }
     }).observe(this.parts);
     this.render(selection.path);
   },
-  nodeOf(event) { return event.target.closest?.(".part") ? this.shown[event.target.closest(".part").dataset.at] : null; },
+  nodeOf(event) {
+    const part = event.target.closest?.(".part");
+    if (part?.matches("i")) {
+      const { left, width } = this.parts.getBoundingClientRect(), at = (event.clientX - left) / width;
+      const run = this.runs[part.dataset.run];
+      return (run.findLast((one) => one.left <= at) ?? run[0]).node;  // a click counts whole pixels
+    }
+    return part ? this.shown[part.dataset.at] : null;
+  },
   act(node) {
     if (!node || node.kind === "idle") return;
     tip.hide();
@@ -95,20 +110,25 @@ const icicle = {
     const { of } = program, focused = this.shown?.[document.activeElement?.dataset?.at];
     const wasFocused = focused?.element === document.activeElement && focused;
     this.shown = [];
-    const part = document.createDocumentFragment();
+    this.runs = [];  // of narrow parts, side by side in one row
+    const part = document.createDocumentFragment(), last = [];
     let deepest = 0;
     const put = (node, left, level) => {
       const share = (node.kind === "idle" ? node.idle : node.time + node.idle) / size;
       if (share * width < 0.8 || level >= DEEPEST) return;
       deepest = Math.max(deepest, level);
-      const isNarrow = share * width < NARROW;
-      node.element = make(isNarrow ? "i" : "button", {
-        ...isNarrow ? {} : { type: "button", tabindex: this.shown.length ? "-1" : "0", "aria-label": spoken(node) },
-        class: `part ${node.kind === "idle" ? "idle" : node.bound} is-${node.kind}`, "data-at": this.shown.length,
-        style: { "--tone": of.at("tone_frac", node.row), left: `${left * 100}%`, width: `${share * 100}%`, top: `${level * ROW}px` },
-      }, share * width > 26 ? make("span", {}, node.kind === "kernel" ? briefName(node.name) : node.name) : "");
-      this.shown.push(node);
-      part.append(node.element);
+      if (share * width < NARROW) {
+        if (!last[level] || left - last[level].at(-1).right > 0.8 / width) this.runs.push(last[level] = Object.assign([], { level }));
+        last[level].push({ node, left, right: left + share });
+      } else {
+        node.element = make("button", {
+          type: "button", tabindex: this.shown.length ? "-1" : "0", "aria-label": spoken(node),
+          class: `part ${node.bound} is-${node.kind}`, "data-at": this.shown.length,
+          style: { "--tone": of.at("tone_frac", node.row), left: `${left * 100}%`, width: `${share * 100}%`, top: `${level * ROW}px` },
+        }, share * width > 26 ? make("span", {}, node.kind === "kernel" ? briefName(node.name) : node.name) : "");
+        this.shown.push(node);
+        part.append(node.element);
+      }
       let at = left;
       for (const child of node.children) {
         put(child, at, level + 1);
@@ -117,6 +137,11 @@ const icicle = {
     };
     for (const node of program.ranges.values()) node.element = null;
     put(focus, 0, 0);
+    part.append(...this.runs.map((run, at) => {
+      const { left } = run[0], size = run.at(-1).right - left, place = (of) => `${(of - left) / size * 100}%`;
+      const stops = run.map((one) => `${toneOf(one.node)} ${place(one.left)} ${place(one.right)}`);
+      return make("i", { class: "part", "data-run": at, style: { left: `${left * 100}%`, width: `${size * 100}%`, top: `${run.level * ROW}px`, background: `linear-gradient(to right, ${stops})` } });
+    }));
     this.parts.replaceChildren(part);
     if (wasFocused) this.focus(wasFocused.element ? wasFocused : focus);  // every part is drawn anew
     this.parts.style.height = `${(deepest + 1) * ROW}px`;
@@ -146,11 +171,10 @@ const icicle = {
   move(event) {
     const node = this.nodeOf(event);
     if (!node) return;
-    const reached = (one) => one.element?.isConnected && one.element.matches("button");
-    const row = this.shown.filter((one) => one.depth === node.depth && reached(one)), place = row.indexOf(node);
+    const row = this.shown.filter((one) => one.depth === node.depth), place = row.indexOf(node);
     const to = {
       ArrowLeft: row[place - 1], ArrowRight: row[place + 1], ArrowUp: node.up?.element ? node.up : null,
-      ArrowDown: node.children.find(reached),
+      ArrowDown: node.children.find((one) => one.element),
     }[event.key];
     if (event.key.startsWith("Arrow")) event.preventDefault();
     if (to?.element) this.focus(to);
