@@ -18,6 +18,15 @@ def test_weights_are_those_of_the_fit_and_hold_on_sets_that_it_left_out() -> Non
     assert right.loc[[("default", "clean"), ("full", "clean")], "sum"].tolist() == [152, 132]
 
 
+def test_clean_kernels_are_learnt_from_where_counters_confirm_them() -> None:
+    fit = loaded("tests/answer_key/kernels/fit.py")
+    clean = [one.truth["kind"].eq("clean") & fit.is_confirmed(one) for one in fit.known() if one.tier == "full"]
+    assert sum(map(sum, clean)) == 123
+    default, full = fit._learned("kernels_12")
+    assert "tensor_active_frac" not in default.rows and not full.rows["range"].str.contains("turn_wheels").any()
+    assert 20 < len(default.rows) == len(default.truth) <= len(full.rows) < len(fit._key("kernels_12", "full").rows)
+
+
 def test_intervals_are_those_fitted_to_the_committed_savings() -> None:
     intervals = loaded("tests/answer_key/intervals.py")
     table = intervals.rows()
