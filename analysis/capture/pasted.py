@@ -22,12 +22,12 @@ _BARE = re.compile(
     rf"{_GAP}(\S.*)"
 )
 _BARE_CSV = re.compile(r"([\d.]+),(\d+),(\d+),([\d.]+),([\d.]+),(\d+),(\d+),([\d.]+),(.+)")
-_TOLD = (
-    (r"CUDA_KERNEL|MEMORY_OPER", "Instances", ("Category", "Operation")),
-    (r"\W*\[CUDA mem", "Count", ("Operation",)),
-    (r"\W*cu(da)?[A-Z]\w+\W*$", "Num Calls", ("Name",)),
-    (r"PushPop|StartEnd", "Instances", ("Style", "Range")),
-    (r".*\w[<(]", "Instances", ("Name",)),
+_TOLD = (  # of one of the names, each in a line
+    (re.compile(r"^(?:CUDA_KERNEL|MEMORY_OPER)", re.M), "Instances", ("Category", "Operation")),
+    (re.compile(r"^[^\w\n]*\[CUDA mem", re.M), "Count", ("Operation",)),
+    (re.compile(r"^[^\w\n]*cu(?:da)?[A-Z]\w+[^\w\n]*$", re.M), "Num Calls", ("Name",)),
+    (re.compile(r"^(?:PushPop|StartEnd)", re.M), "Instances", ("Style", "Range")),
+    (re.compile(r"^.*\w[<(]", re.M), "Instances", ("Name",)),
 )
 
 
@@ -57,8 +57,8 @@ def headed(text: str) -> str:
     read = ((line.rstrip("\r"), _bare(line)) for line in text.split("\n"))
     for _, group in itertools.groupby(read, lambda one: one[1] is not None):
         lines, rows = zip(*group, strict=True)
-        names = [row[9] for row in rows if row]
-        told = next((told for told in _TOLD if any(re.match(told[0], name) for name in names)), None)
+        names = "\n".join(row[9] for row in rows if row)
+        told = next((told for told in _TOLD if told[0].search(names)), None)
         if told:
             sums = ("Time (%)", "Total Time (ns)", told[1], *(f"{name} (ns)" for name in STATISTICS.split()), *told[2])
             made.append(",".join(sums) if _BARE_CSV.fullmatch(lines[0]) else "  ".join(sums))

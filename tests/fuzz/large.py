@@ -1,6 +1,6 @@
 """Damage large files of every format, and hold the readers to 2 s of processor time for 10 MB, and to 1.5 GB.
 
-python -m tests.fuzz.large --megabytes 10 [--only "nsys trace" torch]
+    python -m tests.fuzz.large --megabytes 10 [--only "nsys trace" torch]
 
 Each file is a seed (seeds.py) with its rows many times, each time with other numbers. Each input is read in a fork of its
 own, which is ended at the limit. Exit code 1 if a reader breaks a limit, raises what is no LedgerError, or refuses an undamaged file of
@@ -34,6 +34,7 @@ from tests.fuzz.seeds import Seed, seeds
 SECONDS_OF_10_MB = 2.0
 MEMORY_BYTES = 3 << 29
 START_SECONDS = 0.5  # for a file of any size; 0.25 until a slow virtual machine took 0.6 s for 1 MB
+WORK_SECONDS = 0.1  # that machine's time for `_work`, of a processor; on a slower one the limits are longer
 WHOLE, READ, REFUSED, SLOW = "whole", "read", "refused: ", "more than"
 _HEADER = re.compile(r"\((?:ns|MB)\)|Average")
 LAUNCH_BYTES = 115  # of a launch with its ranges and calls in SQLite
@@ -182,10 +183,27 @@ OF_FORM: dict[str, dict[str, Damage]] = {
 }
 
 
-def read(data: bytes, folder: Path, partner: bytes = b"") -> Read:
+_TEXT = json.dumps([{"name": f"kernel_{at}", "times": [at, at + 0.5]} for at in range(20_000)])
+
+
+def _work() -> None:
+    """Do what readers do: parse a text, search it, and turn words into numbers."""
+    json.loads(_TEXT)
+    re.findall(r'"name": "kernel_([0-9]+)7"', _TEXT)
+    [float(one) for one in re.split(r"[^0-9.]+", _TEXT)[1:-1]]
+
+
+def slowness() -> float:
+    """Return how many times as long as on the machine of the limits a fixed work takes here and now, at least 1."""
+    start = time.process_time()
+    _work()
+    return max((time.process_time() - start) / WORK_SECONDS, 1.0)
+
+
+def read(data: bytes, folder: Path, partner: bytes = b"", slow: float = 1.0) -> Read:
     """Read a file in a fork of this process. `partner`: a capture beside it, for a file that is none by itself."""
     size = len(data)
-    limit = START_SECONDS + SECONDS_OF_10_MB * size / 1e7
+    limit = (START_SECONDS + SECONDS_OF_10_MB * size / 1e7) * slow
     (folder / "f.dat").write_bytes(data)
     (folder / "partner.csv").write_bytes(partner)
     heard, said = os.pipe()
@@ -209,11 +227,13 @@ def read(data: bytes, folder: Path, partner: bytes = b"") -> Read:
 
 
 def _least_of_3(data: bytes, folder: Path, partner: bytes) -> Read:
-    """Read a file, again while that is too slow: a busy machine delays one read, a slow reader delays all three."""
+    """Read a file, again while that is too slow for this machine: a slow reader delays all three."""
+    slow = 1.0
     for _ in range(3):
-        one = read(data, folder, partner)
+        one = read(data, folder, partner, slow)
         if not one.result.startswith(SLOW):
             break
+        slow = slowness()
     return one
 
 
