@@ -198,11 +198,7 @@ def _beside(answer: StepAnswer, one: Saver) -> str:
 def _of_bare(answer: StepAnswer, one: Saver) -> str:
     """Return of which step a share is that is larger than the time says, as a sentence; "" if it is not."""
     step, high = answer.view.step, one.saves_ns.high or 0.0
-    larger = (
-        one.proposal.change is not None
-        and one.later_ns is None
-        and (one.saves_frac.high or 0.0) * step.told_ns > NAMED * high
-    )
+    larger = one.proposal.change is not None and (one.saves_frac.high or 0.0) * step.told_ns > NAMED * high
     return (
         f" The largest share is of {duration(min(step.bare_ns))}, which the step may take without the profiler."
         if larger
