@@ -23,7 +23,8 @@ def test_clean_kernels_are_learnt_from_where_counters_confirm_them() -> None:
     clean = [one.truth["kind"].eq("clean") & fit.is_confirmed(one) for one in fit.known() if one.tier == "full"]
     assert sum(map(sum, clean)) == 123
     default, full = fit._learned("kernels_12")
-    assert "tensor_active_frac" not in default.rows and not full.rows["range"].str.contains("turn_wheels").any()
+    assert "tensor_active_frac" not in default.rows
+    assert not full.rows["range"].str.contains("turn_wheels").any()
     assert 20 < len(default.rows) == len(default.truth) <= len(full.rows) < len(fit._key("kernels_12", "full").rows)
 
 
