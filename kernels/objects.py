@@ -69,6 +69,11 @@ def target(source: Path, arch: int) -> str:
     return "90a" if arch == 90 and HOPPER_ONLY in source.read_text("utf-8") else str(arch)
 
 
+def runs_on(source: Path, arch: int) -> bool:
+    """Return whether anything launches the kernels of a source on an architecture; if not, an older rung runs there."""
+    return arch == 90 or HOPPER_ONLY not in source.read_text("utf-8")
+
+
 def nvcc_version(nvcc: str) -> str:
     """nvcc's version, such as `13.0.88`; "unknown" if nvcc does not print it."""
     text = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=False).stdout

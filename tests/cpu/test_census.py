@@ -217,8 +217,10 @@ def test_an_object_is_made_anew_when_a_header_changes(tmp_path, monkeypatch):
     assert objects.object_fingerprint("13.0.88", source, "90") != first
     assert objects.object_fingerprint("13.1.0", source, "90") != objects.object_fingerprint("13.0.88", source, "90")
     assert objects.target(source, 90) == "90"
+    assert objects.runs_on(source, 80)
     source.write_text("#if defined(__CUDA_ARCH_FEAT_SM90_ALL)\n#endif\n")
     assert (objects.target(source, 90), objects.target(source, 80)) == ("90a", "80")
+    assert (objects.runs_on(source, 90), objects.runs_on(source, 80)) == (True, False)
 
 
 def test_checkouts_share_objects_and_forget_the_oldest(tmp_path, monkeypatch):
