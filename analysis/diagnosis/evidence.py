@@ -346,6 +346,9 @@ class Roofs(Evidence):
     Of its model, only the roofs whose work the cure does not reduce remain, and an empty kernel.
     """
 
+    def __init__(self, evidence: Evidence) -> None:
+        vars(self).update(vars(evidence))  # with all that it has computed: no property depends on the model
+
     def after(self, **changed: Any) -> Floats:
         """Return the longest of the roofs that a cure leaves, and the time of an empty kernel, ns."""
         floors = {name: np.nan_to_num(self.floors[name]) for name in ROOFS}

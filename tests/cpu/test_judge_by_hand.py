@@ -141,7 +141,7 @@ def test_at_nine_tenths_of_a_roof_only_less_work_helps(
     ],
 )
 def test_no_cure_passes_the_roofs_that_it_leaves(after: Callable[[Evidence], Floats], left: float) -> None:
-    least = after(Roofs(rows(reads(0.4)), LIMITS))
+    least = after(Roofs(Evidence(rows(reads(0.4)), LIMITS)))
     assert least == pytest.approx(left * (TIME - EMPTY_NS) + EMPTY_NS)
     (told,) = judge(rows(reads(0.4)), LIMITS, [rule("layout", after=after)]).of(0)[:1] or [None]
     assert told is None or (told.saves.high or 0.0) <= 1 - float(least[0]) / TIME
