@@ -1,11 +1,11 @@
 // The program as an icicle: width is GPU time, a step's idle time beside it; colour is what binds a part.
 const ROW = 34, DEEPEST = 9;
 const NARROW = 4;  // pixels: nobody reads or reaches a narrower part, so its colour stands in one element with those beside it
-// The colour of a part without an element of its own, as report.css gives it to one.
+// The colour of a part; report.css draws an idle one that is wide enough.
 const toneOf = (node) => {
   const side = { slower: "--host", faster: "--sky" }[node.bound];
   if (side) return `color-mix(in srgb, var(${side}) ${25 + (program.of.at("tone_frac", node.row) ?? 0) * 75}%, #fff)`;
-  return `var(--${{ idle: "line", same: "card" }[node.bound] ?? node.bound})`;
+  return `var(--${{ idle: "line", same: "card" }[node.bound] ?? node.bound ?? "unknown"})`;
 };
 
 const program = (() => {
@@ -107,7 +107,7 @@ const icicle = {
   },
   render(path) {
     const focus = program.ranges.get(path) ?? program.root, size = focus.time + focus.idle || 1, width = this.parts.clientWidth || 1000;
-    const { of } = program, focused = this.shown?.[document.activeElement?.dataset?.at];
+    const focused = this.shown?.[document.activeElement?.dataset?.at];
     const wasFocused = focused?.element === document.activeElement && focused;
     this.shown = [];
     this.runs = [];  // of narrow parts, side by side in one row
@@ -124,7 +124,7 @@ const icicle = {
         node.element = make("button", {
           type: "button", tabindex: this.shown.length ? "-1" : "0", "aria-label": spoken(node),
           class: `part ${node.bound} is-${node.kind}`, "data-at": this.shown.length,
-          style: { "--tone": of.at("tone_frac", node.row), left: `${left * 100}%`, width: `${share * 100}%`, top: `${level * ROW}px` },
+          style: { background: node.kind === "idle" ? null : toneOf(node), left: `${left * 100}%`, width: `${share * 100}%`, top: `${level * ROW}px` },
         }, share * width > 26 ? make("span", {}, node.kind === "kernel" ? briefName(node.name) : node.name) : "");
         this.shown.push(node);
         part.append(node.element);
