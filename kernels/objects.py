@@ -66,12 +66,16 @@ def sources() -> list[Path]:
 
 def target(source: Path, arch: int) -> str:
     """Return `90a` for sm_90 if the source has instructions that only Hopper has, else the architecture unchanged."""
-    return "90a" if arch == 90 and HOPPER_ONLY in source.read_text("utf-8") else str(arch)
+    return "90a" if arch == 90 and _for_hopper(source) else str(arch)
 
 
 def runs_on(source: Path, arch: int) -> bool:
     """Return whether anything launches the kernels of a source on an architecture; if not, an older rung runs there."""
-    return arch == 90 or HOPPER_ONLY not in source.read_text("utf-8")
+    return arch == 90 or not _for_hopper(source)
+
+
+def _for_hopper(source: Path) -> bool:
+    return HOPPER_ONLY in source.read_text("utf-8")
 
 
 def nvcc_version(nvcc: str) -> str:
