@@ -109,12 +109,12 @@ def is_confirmed(one: Known) -> pd.Series:
 
 
 def _learned(name: str) -> list[Known]:
-    """Return those kernels of a set that all metrics confirm; none before it is captured."""
+    """Return those kernels of a set that either list of metrics confirms; none before it is captured."""
     if not (HERE.parent / name / "times.csv").is_file():
         return []
-    full = _key(name, "full")
-    confirmed = full.rows.loc[is_confirmed(full), "range"]
-    return [_those(one, one.rows["range"].isin(confirmed)) for one in (_key(name, "default"), full)]
+    both = [_key(name, tier) for tier in TIERS]
+    confirmed = {range_ for one in both for range_ in one.rows.loc[is_confirmed(one), "range"]}
+    return [_those(one, one.rows["range"].isin(confirmed)) for one in both]
 
 
 def _those(one: Known, kept: pd.Series) -> Known:
