@@ -83,7 +83,7 @@ def define(
         if (outputs := _without_elements(inputs, empty)) is not None:
             return outputs
         _check_taken(op, variant, taken[variant], inputs)
-        return _launch(op.variants[variant].fn, lay_out(inputs))
+        return _apart(_launch(op.variants[variant].fn, lay_out(inputs)))
 
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         ctx.numbers = tuple(value for value in inputs[:-1] if not isinstance(value, torch.Tensor))
@@ -139,11 +139,24 @@ def _without_elements(inputs: tuple[Any, ...], empty: Callable[..., Any]) -> Any
 
 
 def _check_taken(op: Op, variant: str, taken: frozenset[torch.dtype], inputs: tuple[Any, ...]) -> None:
-    """Raise a TypeError if a floating-point input has a dtype that the variant does not take."""
-    for value in inputs:
-        if isinstance(value, torch.Tensor) and value.dtype not in taken and value.is_floating_point():
-            expected = " or ".join(op.variants[variant].dtypes)
-            raise TypeError(f"{op.torch_op} {variant} takes {expected}, got {dtype_name(value.dtype)}")
+    """Raise a TypeError if the variant does not take the dtype of its first floating-point input.
+
+    Later ones have the same, or are scales (`check` of `define`).
+    """
+    first = next(value.dtype for value in inputs if isinstance(value, torch.Tensor) and value.is_floating_point())
+    if first not in taken:
+        expected = " or ".join(op.variants[variant].dtypes)
+        raise TypeError(f"{op.torch_op} {variant} takes {expected}, got {dtype_name(first)}")
+
+
+def _apart(outputs: Any) -> Any:
+    """Return outputs of which no two share memory, as PyTorch demands of its operators: copies of all but the first."""
+    if isinstance(outputs, torch.Tensor):
+        return outputs
+    own = [one.untyped_storage().data_ptr() for one in outputs]
+    return tuple(
+        one.clone() if at in own[:place] else one for place, (at, one) in enumerate(zip(own, outputs, strict=True))
+    )
 
 
 def _launch(function: Callable[..., Any], inputs: tuple[Any, ...]) -> Any:

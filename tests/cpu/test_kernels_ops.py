@@ -150,6 +150,24 @@ def test_a_dtype_that_the_variant_does_not_take_is_refused():
         library._check_taken(op, "v08_half", taken, (torch.ones(1, 1), 0.5))
 
 
+def test_scales_of_fp8_operands_have_a_dtype_of_their_own():
+    op = ops()["matmul_fp8"]
+    scales = torch.ones(1), torch.ones(1)
+    operands = torch.ones(2, 1, 1).to(torch.float8_e4m3fn)
+    library._check_taken(op, "triton", frozenset({torch.float8_e4m3fn}), (*operands, *scales))
+    with pytest.raises(TypeError, match="matmul_fp8 triton takes float8_e4m3fn, got float32"):
+        library._check_taken(op, "triton", frozenset({torch.float8_e4m3fn}), (*operands.float(), *scales))
+
+
+def test_outputs_of_one_tensor_are_copied_as_no_operator_may_return_aliases():
+    both = torch.arange(6.0).view(2, 3)
+    first, second = library._apart((both[0], both[1]))
+    assert first.data_ptr() == both.data_ptr()
+    second.zero_()
+    assert both[1].tolist() == [3, 4, 5]
+    assert library._apart(both) is both
+
+
 def differentiable(op):
     values = inputs_of(op, op.check_shapes[2])
     return tuple(v.requires_grad_() if isinstance(v, torch.Tensor) and v.is_floating_point() else v for v in values)

@@ -123,8 +123,10 @@ def test_current_stream_and_graph(op, variant, first):
         # on another stream this would read the zeros
         results = bench.outputs(call(*late))
     side.synchronize()
+    # looking back, a tile adds up as many tiles at once as are done
+    off = 1e-5 if variant == "v04_lookback" else 0.0
     for value, reference in zip(results, expected, strict=True):
-        assert torch.equal(value, reference)
+        torch.testing.assert_close(value, reference, rtol=off, atol=off)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         captured = bench.outputs(call(*inputs))
@@ -133,10 +135,11 @@ def test_current_stream_and_graph(op, variant, first):
     graph.replay()
     torch.cuda.synchronize()
     for value, reference in zip(captured, expected, strict=True):
-        assert torch.equal(value, reference)
+        torch.testing.assert_close(value, reference, rtol=off, atol=off)
 
 
-FEEDING = [op for op in OTHERS if op.name != "cross_entropy"]  # whose losses are no logits
+# losses are no logits, the largest are fewer than their row, and prefix sums of prefix sums overflow
+FEEDING = [op for op in OTHERS if op.name not in ("cross_entropy", "topk", "scan")]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
