@@ -245,20 +245,23 @@ def run_fair(options: argparse.Namespace, worker: Worker | None = None) -> None:
         return
     options.rungs = trusted(document, options.rungs)
     write(document, captures)
-    started, longest = time.monotonic(), 0.0  # the longest took the preparation of a batch, too
+    started = time.monotonic()
     processes: Processes | None = None
     with contextlib.ExitStack() as stack:
         if worker is None:
             worker = processes = Processes(options, missing)
             stack.callback(processes.close)
+        longest = 0.0  # of a process, with the preparation of its batch
         if not measured:
             progress("a first process fills the compilers' caches and does not count")
             worker(0)
+            longest = time.monotonic() - started
         for process in tqdm(missing, desc="processes", disable=None):
             prepared = processes is not None and processes.ready(process)
             if not prepared and time.monotonic() - started + longest > options.seconds:
                 progress(
-                    f"the time of --seconds is over: {len(measured)} of {options.processes} processes are measured"
+                    f"the time of --seconds is over: {len(measured)} of {options.processes} processes are measured; "
+                    f"give {longest:.0f} s more for the next ones"
                 )
                 break
             began = time.monotonic()
