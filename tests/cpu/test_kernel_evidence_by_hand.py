@@ -246,9 +246,12 @@ TILE = _(floor_issue=500_000, at_mio_throttle=0.3, at_not_selected=0.1)
     (q.without_array, _(global_load_requests=1e5, local_bytes=1.024e8, floor_l1=5000, floor_l2=5000), 3000),
     (q.without_array, _(local_bytes=1.024e8), 2000), (q.without_array, SPILL, 3600 + 1500),
     (q.without_array, SPILL | _(dram_read_bytes=2000, written=500), 2500 + 1500),
-    (q.without_array, _(inst_issued=1e6, local_bytes=1.024e8, floor_issue=2500), hypot(2500, 1000) + 1000),
-    # 1024 bytes an instruction: nine in ten are left, and as much of their own latency
-    (q.without_array, _(inst_issued=1e6, local_bytes=1.024e8, floor_issue=2500, at_wait=0.5), hypot(2250, 459_000) + 1000),
+    (q.without_array, _(inst_issued=1e6, local_bytes=1.024e8, floor_issue=2500), 2000),
+    # one access in ten instructions takes four of them, and as much of their own latency
+    (q.without_array, _(inst_issued=1e6, local_bytes=1.28e7, floor_issue=2500), 1500 + 1000),
+    (q.without_array, _(inst_issued=1e6, local_bytes=1.28e7, floor_issue=2500, at_wait=0.5), hypot(1500, 306_000) + 1000),
+    # one in four at most: a tenth of the instructions is left
+    (q.without_array, _(inst_issued=1e6, local_bytes=1.024e8, floor_issue=2500, at_wait=0.5), hypot(250, 51_000) + 1000),
     (q.without_array, _(local_bytes=0, floor_l1=5000, floor_l2=5000), 1000),
     (q.without_array, _(at_long_scoreboard=9, at_lg_throttle=0, global_load_requests=30), 1e6),
     (q.capped, _(registers=24), True), (q.capped, _(registers=16), False), (q.capped, _(registers=17), False),

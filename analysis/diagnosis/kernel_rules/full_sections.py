@@ -85,8 +85,6 @@ RULES = (
         "memory for half of the time, and the block has less than a word for each thread there.",
         "shared_atomic_inst is 0.",
         ("shared_atomic_inst", "stall_short_scoreboard"),
-        (),
-        FULL,
         refutes=lambda e: e["shared_atomic_inst"] <= 0,
     ),
     Rule(
@@ -109,9 +107,7 @@ RULES = (
         "other passes.",
         "Without conflicts, shared memory takes as long.",
         ("bank_conflicts", "shared_wavefront_frac", "shared_ways_load"),
-        (),
-        FULL,
-        True,
+        better=True,
         refutes=lambda e: q.conflicting(e) < 0.1,
     ),
     Rule(

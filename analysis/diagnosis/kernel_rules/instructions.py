@@ -159,13 +159,15 @@ RULES = (
         lambda e: e.after(
             fp32=0,
             issue=0,
-            tensor=e["flops_fp32"] / e.limits.tensor_flop_per_s * 1e9 / np.where(e.closed, q.TF32, q.BY_HAND),
+            # a library's tiles for tensor cores are larger, and 16-bit operands half as many bytes
+            l2=e.floors["l2"] / np.where(e.closed, 4, 1),
+            tensor=e["flops_fp32"] / e.limits.tensor_flop_per_s * 1e9 / np.where(e.closed, 1, q.BY_HAND),
         ),
         0.75,
         "roof",
         "FP32 units multiply tiles from shared memory, 50 FLOPs or more for each byte of DRAM. The kernel's name has a "
         "16-bit type, or its operands have less than 24 bits if it is a product of square matrices. So they have 16 "
-        "bits, and tensor cores can multiply them. Or it is a library's product, whose caller can allow TF32.",
+        "bits, and tensor cores can multiply them. Or it is a library's product, whose caller can allow fewer bits.",
         "The results need all bits of FP32, or the kernel is not a matrix product: as one, its mean element would have "
         "less than 8 bits, or no two blocks load the same operand.",
         ("flops_fp32", "dram_read_bytes"),

@@ -13,12 +13,12 @@ LEAST_REGISTERS = 16  # ncu reports at least so many registers for each thread
 LINE = 4  # sectors of a line of L2
 WIDEST = 16  # sectors of a request with 128 bits for each lane; no access width needs more
 BY_HAND = 0.25  # of the roof of tensor cores: known kernels written by hand with mma.sync reach 0.03 to 0.23
-TF32 = 0.5  # of the rate of 16-bit operands on tensor cores, of all architectures that have both
 RESOURCES = ("registers", "shared_mem", "warps", "blocks")  # what limits the blocks on an SM
 BUSY = 0.6  # of a unit's floor: if the unit is busier, curing a wait wins less than a factor of 1 / 0.6
 HALF = 0.5
 RANDOM = 0.68  # of DRAM's rate: kernels that read single sectors at random, with enough warps, reach 0.67 to 0.68
 READS_AGAIN = 0.45  # of DRAM: below, another cause keeps a kernel that reads bytes twice (a pointer chase: 0.42)
+INDEXING = 4  # instructions that an access of an indexed array takes, with its index and address: fixes remove 3 to 10
 STREAMS = 2.2  # loads of each byte of DRAM: one broadcast operand for each streamed one gives 2
 CONTENTION = ("not_selected", "math_pipe_throttle", "dispatch_stall", "mio_throttle", "lg_throttle")  # not latency
 OCCUPANCY_NEEDS = (
@@ -268,13 +268,14 @@ def local(e: Evidence) -> Bools:
 
 
 def without_spills(e: Evidence) -> Floats:
-    return without_local(e, 4)  # one register of all 32 lanes takes four sectors
+    return without_local(e, e["local_bytes"] / (LINE * SECTOR))  # one register of all 32 lanes takes four sectors
 
 
 def without_array(e: Evidence) -> Floats:
-    """Return the time if the array were in shared memory, where each access is one instruction.
+    """Return the time if the array were in registers, or in shared memory, where each access is one instruction.
 
-    In local memory, lanes that use different indices touch one sector each.
+    In local memory, lanes that use different indices touch one sector each, so four sectors are an access at most. One
+    instruction in four is one at most, as each has an index: with it go INDEXING instructions.
     """
     accesses = e["local_bytes"] / (WARP * SECTOR)
     shared = e.after(
@@ -282,18 +283,21 @@ def without_array(e: Evidence) -> Floats:
         l2=0,
         l1=0,
         requests=(np.nan_to_num(e["global_load_requests"]) + accesses) * e.lanes_ns / e.limits.lsu_requests,
+        issue=0,
     )
     kept = e.time * e.waits("long_scoreboard", "lg_throttle") * of_global(e)
-    return np.maximum(np.maximum(without_local(e, WARP), shared), np.minimum(np.nan_to_num(kept), e.time))
+    indexed = INDEXING * np.minimum(e["local_bytes"] / (LINE * SECTOR), e["inst_issued"] / 4)
+    return np.maximum(np.maximum(without_local(e, indexed), shared), np.minimum(np.nan_to_num(kept), e.time))
 
 
-def without_local(e: Evidence, sectors: int) -> Floats:
-    instructions = np.maximum(e["inst_issued"] - e["local_bytes"] / (sectors * SECTOR), 0.1 * e["inst_issued"])
+def without_local(e: Evidence, instructions: Floats) -> Floats:
+    """Return the time without local memory and these instructions, of which at least a tenth remains."""
+    left = np.maximum(e["inst_issued"] - instructions, 0.1 * e["inst_issued"])
     return e.after(
         dram=e.dram_ns(np.minimum(e["dram_read_bytes"], e.loaded), np.minimum(e.written, e.stored)),
         l2=0,
         l1=0,
-        issue=instructions * e.lanes_ns / e.limits.schedulers,
+        issue=left * e.lanes_ns / e.limits.schedulers,
     )
 
 

@@ -31,6 +31,7 @@ from analysis.diagnosis.each import limits_of_gpu, mean_launches_of  # noqa: E40
 from analysis.diagnosis.evidence import Evidence, Floats  # noqa: E402
 from analysis.diagnosis.judge import judge  # noqa: E402
 from analysis.diagnosis.limits import Limits  # noqa: E402
+from analysis.hardware.metrics import catalogue  # noqa: E402
 from kernels.specimens import registry  # noqa: E402
 from studies.specimens import score as specimens  # noqa: E402
 from tests.answer_key.kernels.score import declared_facts  # noqa: E402
@@ -39,7 +40,8 @@ from tests.answer_key.kernels.score import declared_facts  # noqa: E402
 LOOSE = 0.2  # sum of squared weights that costs as much as half a kernel of likelihood 1 / e
 COUNTS = {"defect": 1.0, "clean": 1.0, "trap": 0.5, "fixed": 0.1}  # a fixed form may have another defect
 WORTH = 0.06  # of the time of the slow form, as in score.py
-TIERS = ("default", "full")
+CAPTURED = ("default", "full")
+TIERS = ("default", "listed", "full")  # listed: what of all metrics today's default list asks for
 SCORED = ("kernels", *(f"kernels_{number}" for number in range(2, 15)))  # a new set is judged first, then it joins
 LEARNED = ("kernels_clean",)  # clean kernels that are never judged
 # What confirms one of them: the share of its busiest unit, or so many times of an empty kernel. They were chosen on the
@@ -112,7 +114,7 @@ def _learned(name: str) -> list[Known]:
     """Return those kernels of a set that either list of metrics confirms; none before it is captured."""
     if not (HERE.parent / name / "times.csv").is_file():
         return []
-    both = [_key(name, tier) for tier in TIERS]
+    both = [_key(name, tier) for tier in CAPTURED]
     confirmed = {range_ for one in both for range_ in one.rows.loc[is_confirmed(one), "range"]}
     return [_those(one, one.rows["range"].isin(confirmed)) for one in both]
 
@@ -123,11 +125,18 @@ def _those(one: Known, kept: pd.Series) -> Known:
 
 @cache
 def known() -> tuple[Known, ...]:
-    """Return every set with captures, each with the default metrics and with all there are."""
-    return tuple(
-        [_specimens(half, tier) for half in registry.SETS for tier in TIERS]
-        + [_key(name, tier) for name in SCORED for tier in TIERS]
+    """Return every set with captures: with the default metrics of its day, those of today, and all there are."""
+    captured = (
+        [_specimens(half, tier) for half in registry.SETS for tier in CAPTURED]
+        + [_key(name, tier) for name in SCORED for tier in CAPTURED]
         + [one for name in LEARNED for one in _learned(name)]
+    )
+    asked = {one.name for one in catalogue()[0] if any(way.capture is True for way in one.ways)}
+    asked |= set(_key(SCORED[-1], "default").rows)
+    full = [one for one in captured if one.tier == "full"]
+    return (
+        *captured,
+        *(replace(one, tier="listed", rows=one.rows[[name for name in one.rows if name in asked]]) for one in full),
     )
 
 

@@ -44,7 +44,7 @@ def _speed_ups(one: fit.Known) -> dict[str, float]:
 
 
 def _fixes() -> Iterator[tuple[str, str, str, float, float, float]]:
-    for one in fit.known():
+    for one in (one for one in fit.known() if one.tier in fit.CAPTURED):
         found, times = judge(one.rows, one.limits), _speed_ups(one)
         for place, (name, truth) in enumerate(zip(one.rows["range"], one.truth.itertuples(), strict=True)):
             first = next(iter(found.of(place)), None)
