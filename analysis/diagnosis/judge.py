@@ -148,6 +148,9 @@ def unfit(e: Evidence) -> npt.NDArray[np.object_]:
     # lanes at different places of an array use a word of each sector; L1 serves four sectors of a line at once
     impossible["l1"] &= e.busy["l1"] * (1 - 0.75 * e.filled("local_bytes") / e["l1_bytes"]) > IMPOSSIBLE
     impossible["occupancy"] = e["occupancy_achieved_frac"] > IMPOSSIBLE
+    # a warp is in one state at a time, so all states of all instructions are the cycles of the warps that fit
+    stalled = e.warp_time * e["inst_issued"] / (e.limits.max_warps * e.cycles * e.limits.sm_count)
+    impossible["sum of stall_*"] = stalled > IMPOSSIBLE
     impossible["sm_clock_hz"] = e.clock > FASTEST * e.limits.sm_clock_hz
     for name, broken in impossible.items():
         why[broken & (why == "")] = f"contradictory counters: {name} is above what the GPU can do"

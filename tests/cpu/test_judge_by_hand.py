@@ -95,6 +95,12 @@ def told(found: Verdicts, row: int = 0) -> list[str]:
             "contradictory counters: sm_clock_hz is above what the GPU can do",
         ),
         ({"sm_clock_hz": 1.49 * LIMITS.sm_clock_hz}, ""),
+        # 64 warps on 132 SMs for 100,000 cycles, over 10 million instructions: 84.48 cycles each, of which one issues
+        ({"sm_clock_hz": 1e9, "inst_issued": 1e7, "stall_long_scoreboard": 96.1}, ""),
+        (
+            {"sm_clock_hz": 1e9, "inst_issued": 1e7, "stall_long_scoreboard": 96.2},
+            "contradictory counters: sum of stall_* is above what the GPU can do",
+        ),
         ({"duration_ns": 0.0}, "contradictory counters: the kernel takes no time"),
         ({"grid": "900000000x1x1"}, ""),  # blocks may start faster than was measured
     ],
