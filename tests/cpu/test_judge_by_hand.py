@@ -320,6 +320,13 @@ def test_a_rule_is_silent_where_nothing_is_likelier(weighed: Any) -> None:
     assert weighed([rule("layout", sure=0.6)], {"layout": 0.0, "nothing": 1.0}) == []
 
 
+def test_a_strong_rule_is_silent_below_a_tenth(weighed: Any) -> None:
+    """Its odds of 20 lift 0.03 to 0.18 beside 1, which is 3 % sure, and 0.08 to 0.48."""
+    assert weighed([rule("layout", sure=0.95)], {"layout": 0.0, "nothing": 1.0}) == []
+    ((name, sure, _),) = weighed([rule("layout", sure=0.95)], {"layout": 0.05, "nothing": 0.95})
+    assert (name, round(sure, 1)) == ("layout", 0.2)
+
+
 def test_causes_that_are_refuted_make_no_other_likelier(weighed: Any) -> None:
     rules = [rule("layout", holds=never), rule("fuse", refutes=always)]
     assert weighed(rules, {"layout": 0.35, "fuse": 0.65}) == []
