@@ -51,8 +51,8 @@ def _print_list() -> None:
                 print(f"  {prefix}_<reason> [{family.unit}]: {family.metric}")
                 print(f"      reasons: {', '.join(family.all_reasons())}")
                 print(f"      source: {family.source}")
-    tool, chips = verified()["tool"], verified()["chips"]
-    print(f"Names verified with {tool} for {', '.join(chips)}; not verified for {', '.join(verified()['unverified'])}.")
+    tool, chips, others = (verified()[name] for name in ("tool", "chips", "by_library"))
+    print(f"Names verified with {tool} for {', '.join(chips)}; with NVIDIA's library for {', '.join(others)}.")
 
 
 def _print_answers(paths: Sequence[Path], cc: str) -> None:

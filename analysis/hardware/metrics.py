@@ -8,8 +8,8 @@ from __future__ import annotations
 import itertools
 import re
 import tomllib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,7 +33,8 @@ _OLDEST = 70  # the oldest architecture that the supported versions of ncu profi
 class Way:
     """One way to compute a column: sum of coefficient * metric, over the sum of others.
 
-    It is valid on architectures min_cc..max_cc (compute capability * 10), except those of not_cc.
+    It is valid on architectures min_cc..max_cc (compute capability * 10), except those of not_cc. Those of unasked have
+    no metrics of these names today; files of another version may.
     """
 
     terms: dict[str, float]
@@ -41,6 +42,7 @@ class Way:
     min_cc: int = 0
     max_cc: int = 999
     not_cc: tuple[int, ...] = ()
+    unasked: tuple[int, ...] = ()
     ask_only: bool = False
     capture: bool | str = False
 
@@ -51,6 +53,10 @@ class Way:
     def holds_on(self, arch: int) -> bool:
         """Return whether architecture `arch` (compute capability * 10) has these metrics."""
         return self.min_cc <= arch <= self.max_cc and arch not in self.not_cc
+
+    def asked_on(self, arch: int) -> bool:
+        """Return whether a capture may ask for these metrics on architecture `arch`."""
+        return self.holds_on(arch) and arch not in self.unasked
 
     def formula(self) -> str:
         """Return the way as text."""
@@ -78,13 +84,13 @@ class Stalls:
     unit: str
     source: str
     reasons: tuple[str, ...]
-    reasons_from_90: tuple[str, ...] = ()
+    spans: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     not_captured: tuple[str, ...] = ()
     count: str = ""
 
     def all_reasons(self) -> list[str]:
         """Return every reason of any architecture, sorted."""
-        return sorted({*self.reasons, *self.reasons_from_90})
+        return sorted(self.reasons)
 
     def name(self, reason: str) -> str:
         """Return the ncu metric of a reason."""
@@ -110,7 +116,7 @@ def _column(name: str, row: dict[str, Any]) -> Column:
 
 
 def _way(way: dict[str, Any]) -> Way:
-    lists = {key: way.get(key, ()) for key in ("over", "not_cc")}
+    lists = {key: way.get(key, ()) for key in ("over", "not_cc", "unasked")}
     return Way(**way | {key: (value,) if isinstance(value, str) else tuple(value) for key, value in lists.items()})
 
 
@@ -134,7 +140,7 @@ def questions() -> dict[str, str]:
 
 @cache
 def verified() -> dict[str, Any]:
-    """Return how the metric names were verified: version of ncu, chips by compute capability, unverified chips."""
+    """Return how the metric names were verified: version of ncu, and chips by compute capability."""
     data = tomllib.loads(_CATALOGUE.read_text(encoding="utf-8"))
     return dict(data["verified_with"])
 
@@ -150,7 +156,7 @@ def capture_metrics(cc: str, deep: bool = False) -> list[str]:
     for column in catalogue()[0]:
         for way in column.ways:
             wanted = way.capture is True or (deep and way.capture == "deep")
-            if wanted and way.holds_on(arch):
+            if wanted and way.asked_on(arch):
                 names.extend(way.needed())
                 break
     names.extend(_stall_metrics(arch, deep=deep))
@@ -159,8 +165,9 @@ def capture_metrics(cc: str, deep: bool = False) -> list[str]:
 
 def _stall_metrics(arch: int, *, deep: bool) -> list[str]:
     _, stalls = catalogue()
-    reasons = [*stalls.reasons, *(stalls.reasons_from_90 if 90 <= arch < 100 else ())]
-    return [stalls.name(reason) for reason in sorted(reasons) if deep or reason not in stalls.not_captured]
+    spans = {reason: stalls.spans.get(reason, (0, arch)) for reason in stalls.all_reasons()}
+    known = [reason for reason, (first, last) in spans.items() if first <= arch <= last]
+    return [stalls.name(reason) for reason in known if deep or reason not in stalls.not_captured]
 
 
 def architecture(cc: str) -> int:
@@ -202,7 +209,7 @@ def question_metrics(cc: str, names: Sequence[str]) -> list[str]:
     metrics: list[str] = []
     for column in catalogue()[0]:
         if column.question in names:
-            way = next((way for way in column.ways if way.holds_on(arch)), None)
+            way = next((way for way in column.ways if way.asked_on(arch)), None)
             metrics.extend(way.needed() if way else ())
     if "stalls" in names:
         metrics += [*_stall_metrics(arch, deep=True), "smsp__inst_issued.sum"]
@@ -224,7 +231,7 @@ def column_metrics(cc: str, names: Sequence[str]) -> list[str]:
         if name == "stalls":
             metrics += [*_stall_metrics(arch, deep=True), "smsp__inst_issued.sum"]
         else:
-            way = next((way for way in columns_by_name()[name].ways if way.holds_on(arch)), None)
+            way = next((way for way in columns_by_name()[name].ways if way.asked_on(arch)), None)
             metrics.extend(way.needed() if way else ())
     return list(dict.fromkeys(metrics))
 

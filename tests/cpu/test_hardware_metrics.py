@@ -245,8 +245,16 @@ def test_an_unknown_name_is_named_before_what_is_missing(
         assert capsys.readouterr().err.startswith(f"{option} foo: is not {what}; ")
 
 
-def test_orin_is_asked_for_no_dram_counters() -> None:
-    assert not any(name.startswith(("dram__", "gpu__dram")) for name in metrics.capture_metrics("8.7", deep=True))
+@pytest.mark.parametrize("cc", ["8.7", "11.0", "12.1"])
+def test_orin_thor_and_gb10_are_asked_for_no_dram_counters(cc: str) -> None:
+    assert not any(name.startswith(("dram__", "gpu__dram")) for name in metrics.capture_metrics(cc, deep=True))
+
+
+def test_dram_bytes_have_another_name_on_12_0() -> None:
+    both = ["dram_read_bytes", "dram_write_bytes"]
+    assert metrics.column_metrics("12.0", both) == ["dram__bytes_op_read.sum", "dram__bytes_op_write.sum"]
+    assert metrics.column_metrics("10.0", both) == ["dram__bytes_read.sum", "dram__bytes_write.sum"]
+    assert {"dram__bytes_op_read.sum", "dram__bytes_op_write.sum"} < set(metrics.capture_metrics("12.0"))
 
 
 def test_the_committed_capture_is_still_what_is_asked_for() -> None:
