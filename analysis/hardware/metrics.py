@@ -33,8 +33,7 @@ _OLDEST = 70  # the oldest architecture that the supported versions of ncu profi
 class Way:
     """One way to compute a column: sum of coefficient * metric, over the sum of others.
 
-    It is valid on architectures min_cc..max_cc (compute capability * 10), except those of not_cc. Those of unasked have
-    no metrics of these names today; files of another version may.
+    It is valid on architectures min_cc..max_cc (compute capability * 10), except those of not_cc.
     """
 
     terms: dict[str, float]
@@ -42,7 +41,6 @@ class Way:
     min_cc: int = 0
     max_cc: int = 999
     not_cc: tuple[int, ...] = ()
-    unasked: tuple[int, ...] = ()
     ask_only: bool = False
     capture: bool | str = False
 
@@ -56,7 +54,8 @@ class Way:
 
     def asked_on(self, arch: int) -> bool:
         """Return whether a capture may ask for these metrics on architecture `arch`."""
-        return self.holds_on(arch) and arch not in self.unasked
+        lacks = tuple(verified()["lacks"].get(f"{arch // 10}.{arch % 10}", ()))
+        return self.holds_on(arch) and not any(name.startswith(lacks) for name in self.needed())
 
     def formula(self) -> str:
         """Return the way as text."""
@@ -116,7 +115,7 @@ def _column(name: str, row: dict[str, Any]) -> Column:
 
 
 def _way(way: dict[str, Any]) -> Way:
-    lists = {key: way.get(key, ()) for key in ("over", "not_cc", "unasked")}
+    lists = {key: way.get(key, ()) for key in ("over", "not_cc")}
     return Way(**way | {key: (value,) if isinstance(value, str) else tuple(value) for key, value in lists.items()})
 
 
@@ -140,7 +139,7 @@ def questions() -> dict[str, str]:
 
 @cache
 def verified() -> dict[str, Any]:
-    """Return how the metric names were verified: version of ncu, and chips by compute capability."""
+    """Return how the metric names were verified: version of ncu, chips by compute capability, and what these lack."""
     data = tomllib.loads(_CATALOGUE.read_text(encoding="utf-8"))
     return dict(data["verified_with"])
 

@@ -223,5 +223,18 @@ def test_a_capture_asks_for_what_the_newest_library_knows(cc: str, chip: str) ->
     wanted = {*metrics.capture_metrics(cc, deep=True), *metrics.column_metrics(cc, columns)}
     unlisted = tuple(metrics.verified()["unlisted"])
     bases = {name.split(".")[0] for name in wanted if not name.startswith(unlisted)}
-    assert len(bases) > 50
+    assert len(bases) > 60
     assert bases - known(chip.upper()) == set()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not ncu_rep.installed(), reason="the package ncu-report is not installed")
+@pytest.mark.parametrize("cc", metrics.verified()["by_library"])
+def test_every_name_that_is_read_is_one_of_some_chip(cc: str) -> None:
+    chips = {**metrics.verified()["chips"], **metrics.verified()["by_library"]}.values()
+    unlisted = tuple(metrics.verified()["unlisted"])
+    arch = metrics.architecture(cc)
+    ways = [way for column in metrics.catalogue()[0] for way in column.ways if way.holds_on(arch)]
+    bases = {name.split(".")[0] for way in ways for name in way.needed() if not name.startswith(unlisted)}
+    assert len(bases) > 60
+    assert bases - set().union(*(known(chip.upper()) for chip in chips)) == set()

@@ -240,11 +240,8 @@ def in_pieces(e: Evidence) -> Floats:
 
 
 def of_global(e: Evidence) -> Floats:
-    """Return the share of global memory among the load requests of global and local memory.
-
-    A local access of one register of all 32 lanes takes four sectors.
-    """
-    local = e.filled("local_bytes") / (LINE * SECTOR)
+    """Return the share of global memory among the load requests of global and local memory."""
+    local = np.nan_to_num(registers_moved(e))
     return np.asarray(e["global_load_requests"] / np.maximum(e["global_load_requests"] + local, 1))
 
 
@@ -263,12 +260,17 @@ def without_repeats(e: Evidence) -> Floats:
     return e.without(waits * (1 - once), dram=dram, l1=e.floors["l1"] * once, requests=0, l2=e.floors["l2"] * once)
 
 
+def registers_moved(e: Evidence) -> Floats:
+    """Return the accesses to local memory, if each is one register of all 32 lanes: four sectors."""
+    return np.asarray(e["local_bytes"] / (LINE * SECTOR))
+
+
 def local(e: Evidence) -> Bools:
     return (e["local_bytes"] > 0.1 * e["l1_bytes"]) & (e["local_bytes"] > e.limits.l1_bytes * e.limits.sm_count)
 
 
 def without_spills(e: Evidence) -> Floats:
-    return without_local(e, e["local_bytes"] / (LINE * SECTOR))  # one register of all 32 lanes takes four sectors
+    return without_local(e, registers_moved(e))
 
 
 def without_array(e: Evidence) -> Floats:
@@ -286,7 +288,7 @@ def without_array(e: Evidence) -> Floats:
         issue=0,
     )
     kept = e.time * e.waits("long_scoreboard", "lg_throttle") * of_global(e)
-    indexed = INDEXING * np.minimum(e["local_bytes"] / (LINE * SECTOR), e["inst_issued"] / 4)
+    indexed = INDEXING * np.minimum(registers_moved(e), e["inst_issued"] / 4)
     return np.maximum(np.maximum(without_local(e, indexed), shared), np.minimum(np.nan_to_num(kept), e.time))
 
 

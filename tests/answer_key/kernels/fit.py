@@ -50,11 +50,6 @@ BUSY, EMPTY = 0.8, 2.0
 UNITS = re.compile("busy_|(alu|fma|tensor|xu)_active_frac")
 CLEAN = ("", "none_at_roof", "launch_latency")
 AS = {"precision": "fp32_for_matrix"}  # a cause of steps, in the words of kernels
-FULL_ONLY = (
-    *(name for name in likelihood.SHARES if name[:2] not in ("l1", "l2", "oc")
-      and name not in ("coalescing_load_frac", "sm_active_frac")),
-    *likelihood.INSTRUCTIONS, "shared_passes", "dram_of_accessible",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -240,8 +235,10 @@ def main(arguments: list[str]) -> None:
     if "--write" in arguments:
         save(fit(known()), likelihood.FILE)
     elif "--metrics" in arguments:
-        for added in ("", *FULL_ONLY):
-            without = tuple(name for name in FULL_ONLY if name != added)
+        found = [pd.concat(one.quantities for one in known() if one.tier == tier) for tier in ("listed", "full")]
+        listed, full = (set(rows.columns[rows.notna().any()]) for rows in found)
+        for added in ("", *sorted(full - listed)):
+            without = tuple(full - listed - {added})
             rows = left_out(without, ("full",), alone=True)
             rows = rows[rows["kind"] == "defect"]
             print(f"{added or 'default list':24} {int(rows['right'].sum())} of {len(rows)}")
