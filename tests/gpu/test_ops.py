@@ -123,10 +123,10 @@ def test_current_stream_and_graph(op, variant, first):
         # on another stream this would read the zeros
         results = bench.outputs(call(*late))
     side.synchronize()
-    # looking back, a tile adds up as many tiles at once as are done
-    off = 1e-5 if variant == "v04_lookback" else 0.0
-    for value, reference in zip(results, expected, strict=True):
-        torch.testing.assert_close(value, reference, rtol=off, atol=off)
+    same = op.name != "scan" or variant != "v04_lookback"  # looking back, a tile adds as many tiles at once as are done
+    off = [0.0] if same else [2 * one for one in op.allowed_error(inputs, expected, op.variants[variant])]
+    for value, reference, most in zip(results, expected, off * len(results), strict=True):
+        assert ((value == reference) | ((value - reference).abs() <= most)).all()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         captured = bench.outputs(call(*inputs))
@@ -134,8 +134,8 @@ def test_current_stream_and_graph(op, variant, first):
         value.zero_()
     graph.replay()
     torch.cuda.synchronize()
-    for value, reference in zip(captured, expected, strict=True):
-        torch.testing.assert_close(value, reference, rtol=off, atol=off)
+    for value, reference, most in zip(captured, expected, off * len(captured), strict=True):
+        assert ((value == reference) | ((value - reference).abs() <= most)).all()
 
 
 # losses are no logits, the largest are fewer than their row, and prefix sums of prefix sums overflow

@@ -42,7 +42,7 @@ COUNTS = {"defect": 1.0, "clean": 1.0, "trap": 0.5, "fixed": 0.1}  # a fixed for
 WORTH = 0.06  # of the time of the slow form, as in score.py
 CAPTURED = ("default", "full")
 TIERS = ("default", "listed", "full")  # listed: what of all metrics today's default list asks for
-SCORED = ("kernels", *(f"kernels_{number}" for number in range(2, 15)))  # a new set is judged first, then it joins
+SCORED = ("kernels", *(f"kernels_{number}" for number in range(2, 16)))  # a new set is judged first, then it joins
 LEARNED = ("kernels_clean",)  # clean kernels that are never judged
 # What confirms one of them: the share of its busiest unit, or so many times of an empty kernel. They were chosen on the
 # clean kernels of SCORED (123 of 133 pass) before a kernel of LEARNED had run.
