@@ -128,7 +128,14 @@ class Variant:
     @property
     def lacks(self) -> str:
         """Return the required library if it is not installed, else ""."""
-        return self.needs if self.needs and importlib.util.find_spec(self.needs) is None else ""
+        return self.needs if self.needs and not _installed(self.needs) else ""
+
+
+def _installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # the package that would hold it
+        return False
 
 
 @dataclass(frozen=True, kw_only=True)

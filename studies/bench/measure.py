@@ -977,7 +977,7 @@ def bench(
 def library_versions(op: Op, variants: Sequence[str]) -> dict[str, str]:
     """Return the versions of the libraries beside PyTorch that these variants call, by the name of the package."""
     packages = importlib.metadata.packages_distributions()
-    needed = dict.fromkeys(op.variants[name].needs for name in variants if op.variants[name].needs)
+    needed = dict.fromkeys(op.variants[name].needs.split(".")[0] for name in variants if op.variants[name].needs)
     names = [packages[module][0] for module in needed if module in packages]
     return {name: importlib.metadata.version(name) for name in names}
 
