@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from kernels.registry import Shape, Variant, dtype_name
+from kernels.registry import Shape, Variant, dtype_name, item_bytes
 
 EPS = 1e-5
 UNIT = 2.0**-24
@@ -85,3 +85,13 @@ def awkward_rows(x: Any) -> Any:
 def in_one_block(shape: Shape, dtype: str) -> str:
     """Return why Triton's kernels, which keep a row in one block, refuse a shape; "" if they take it."""
     return "a row is one block of at most 65536 elements" if shape[1] > 65536 else ""
+
+
+def in_packets(shape: Shape, dtype: str) -> str:
+    """Return why QuACK's kernels of softmax refuse a shape; "" if they take it."""
+    return "" if shape[-1] * item_bytes(dtype) % 16 == 0 else "a row must be whole packets of 16 bytes"
+
+
+def in_words(shape: Shape, dtype: str) -> str:
+    """Return why QuACK's other kernels refuse a shape; "" if they take it: they copy 4 bytes or more at a time."""
+    return "" if shape[1] * item_bytes(dtype) % 4 == 0 else "a row must be whole words of 4 bytes"

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 from kernels.gelu.op import CUBIC, SQRT_2_PI
-from kernels.normalised import EPS, UNIT, awkward_rows, in_one_block
+from kernels.normalised import EPS, UNIT, awkward_rows, in_one_block, in_packets, in_words
 from kernels.registry import LARGE, TIME, Hypothesis, Op, Shape, Tensor, Variant, dtype_name, item_bytes, register
 from kernels.softmax import op as softmax
 from kernels.variants import (
@@ -146,6 +146,15 @@ def liger_softmax_backward(gradient: Any, probabilities: Any, scale: float) -> A
     return _softmax_backward(gradient, probabilities, block, warps, False) * scale
 
 
+def quack_softmax_backward(gradient: Any, probabilities: Any, scale: float) -> Any:
+    """QuACK's backward kernel of softmax in the CuTe DSL, then the scale."""
+    from quack.softmax import softmax_bwd
+
+    columns = probabilities.shape[-1]
+    found = softmax_bwd(gradient.view(-1, columns), probabilities.view(-1, columns))
+    return found.mul_(scale).view(probabilities.shape)
+
+
 SOFTMAX_VARIANTS = (
     torch_variant(
         "two launches, the second for the scale: 5 element passes", torch_softmax_backward, softmax_unfused_bytes
@@ -158,6 +167,15 @@ SOFTMAX_VARIANTS = (
         liger_softmax_backward,
         softmax_unfused_bytes,
         finite_only=True,
+    ),
+    library_variant(
+        "quack",
+        "quack",
+        "QuACK's kernel in the CuTe DSL, then PyTorch's scale: 5 element passes",
+        quack_softmax_backward,
+        softmax_unfused_bytes,
+        finite_only=True,
+        cannot=in_packets,
     ),
     _cuda(
         "v03_passes",
@@ -337,6 +355,13 @@ def _prepared_liger_layernorm(gradient: Any, x: Any, weight: Any, eps: float) ->
     return functools.partial(layer_norm_backward, gradient, rows, weight, weight, mean, scale)
 
 
+def _prepared_quack_layernorm(gradient: Any, x: Any, weight: Any, eps: float) -> Callable[[], Any]:
+    from quack.rmsnorm import layernorm_bwd, layernorm_fwd
+
+    _, scale, mean = layernorm_fwd(x, weight.float(), eps=eps, return_rstd=True, return_mean=True)
+    return functools.partial(layernorm_bwd, x, weight, gradient, scale, mean)
+
+
 LAYERNORM_VARIANTS = (
     torch_variant(
         "PyTorch's backward kernels; that of weight and bias reads both operands again",
@@ -355,6 +380,16 @@ LAYERNORM_VARIANTS = (
         prepared=_prepared_liger_layernorm,
         finite_only=True,
         cannot=in_one_block,
+    ),
+    library_variant(
+        "quack",
+        "quack",
+        "QuACK's persistent kernel in the CuTe DSL, then PyTorch's sums: 3 element passes",
+        prepared_first(_prepared_quack_layernorm),
+        lambda shape, dtype: layernorm_bytes(shape, dtype) + 8 * shape[0],
+        prepared=_prepared_quack_layernorm,
+        finite_only=True,
+        cannot=in_words,
     ),
     _cuda(
         "v05_columns",

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from kernels.normalised import UNIT, awkward_rows
+from kernels.normalised import UNIT, awkward_rows, in_words
 from kernels.registry import (
     LARGE,
     TIME,
@@ -124,7 +124,7 @@ def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], variant:
     logits = inputs[0]
     relative, largest = _relative(logits)
     losses = references[-1]
-    rounded = 2 if variant.kind == "library" else 1  # Liger's losses are rounded when divided by the rows, and after
+    rounded = 2 if variant.name == "liger" else 1  # its losses are rounded when divided by the rows, and after
     return (relative + UNIT * (8.0 * largest + 2.0 * losses.abs()) + rounded * _rounding(logits, losses),)
 
 
@@ -136,7 +136,8 @@ def gradient_allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...],
     gradient = references[0]
     one = scale * torch.zeros_like(gradient).scatter_(1, target.clamp(min=0)[:, None], 1.0)
     powers = (gradient + one).abs()
-    off = powers * _relative(logits)[0][:, None] + 4.0 * UNIT * one + _rounding(logits, gradient)
+    rounded = 2 if variant.name == "quack_fused" else 1  # its gradient is rounded before the scale, and after
+    off = powers * _relative(logits)[0][:, None] + 4.0 * UNIT * one + rounded * _rounding(logits, gradient)
     return off, *allowed_error(inputs, references, variant)
 
 
@@ -233,6 +234,52 @@ def liger_gradient(logits: Any, target: Any, scale: float) -> tuple[Any, Any]:
     return gradient, losses / scale
 
 
+def _quack(logits: Any, target: Any) -> Any:
+    """QuACK's kernel in the CuTe DSL, whose losses are in float32."""
+    from quack.cross_entropy import cross_entropy_fwd
+
+    return cross_entropy_fwd(logits, target, ignore_index=IGNORED)
+
+
+def quack_cross_entropy(logits: Any, target: Any) -> Any:
+    """Return QuACK's losses in the dtype of the logits."""
+    return _quack(logits, target).to(logits.dtype)
+
+
+def _quack_both(logits: Any, target: Any, scales: Any) -> tuple[Any, Any]:
+    """QuACK's kernels of the forward and the backward pass; `scales` is the gradient of each loss."""
+    from quack.cross_entropy import cross_entropy_bwd, cross_entropy_fwd
+
+    losses, sums = cross_entropy_fwd(logits, target, ignore_index=IGNORED, return_lse=True)
+    return cross_entropy_bwd(logits, target, scales, sums, ignore_index=IGNORED), losses
+
+
+def _scales(logits: Any, scale: float) -> Any:
+    import torch
+
+    return torch.full((len(logits),), scale, dtype=torch.float32, device=logits.device)
+
+
+def quack_gradient(logits: Any, target: Any, scale: float) -> tuple[Any, Any]:
+    """Return gradient and losses by QuACK's two kernels."""
+    gradient, losses = _quack_both(logits, target, _scales(logits, scale))
+    return gradient, losses.to(logits.dtype)
+
+
+def _quack_sum(logits: Any, target: Any, scale: float) -> tuple[Any, Any]:
+    """QuACK's kernel of both passes, which returns the gradient of the sum, without the scale."""
+    from quack.cross_entropy import cross_entropy_fwd
+
+    losses, gradient = cross_entropy_fwd(logits, target, ignore_index=IGNORED, return_dx=True)
+    return gradient, losses
+
+
+def quack_fused_gradient(logits: Any, target: Any, scale: float) -> tuple[Any, Any]:
+    """Return gradient and losses by QuACK's kernel, and PyTorch's scale."""
+    gradient, losses = _quack_sum(logits, target, scale)
+    return gradient.mul_(scale), losses.to(logits.dtype)
+
+
 def on_a_copy(function: Callable[..., Any]) -> dict[str, Any]:
     """Return the fields of a variant that overwrites its logits. The timing excludes the copy, made once."""
     return {
@@ -251,6 +298,16 @@ VARIANTS = (
         liger_cross_entropy,
         minimum_bytes,
         finite_only=True,
+    ),
+    library_variant(
+        "quack",
+        "quack",
+        "QuACK's kernel in the CuTe DSL, 1 element pass by a cluster; losses in float32",
+        quack_cross_entropy,
+        minimum_bytes,
+        prepared=lambda *inputs: functools.partial(_quack, *inputs),
+        finite_only=True,
+        cannot=in_words,
     ),
     cuda_variant(
         "cross_entropy",
@@ -317,6 +374,26 @@ GRADIENT_VARIANTS = (
         gradient_bytes,
         finite_only=True,
         prepared=lambda logits, *more: functools.partial(_liger_in_place, logits.clone(), *more),
+    ),
+    library_variant(
+        "quack",
+        "quack",
+        "QuACK's two kernels in the CuTe DSL, losses in float32: 2 reads and 1 write of the elements",
+        quack_gradient,
+        twice_bytes,
+        prepared=lambda logits, target, scale: functools.partial(_quack_both, logits, target, _scales(logits, scale)),
+        finite_only=True,
+        cannot=in_words,
+    ),
+    library_variant(
+        "quack_fused",
+        "quack",
+        "QuACK's kernel of both passes: 1 read and 1 write, timed without the scale, which it cannot apply",
+        quack_fused_gradient,
+        gradient_bytes,
+        prepared=lambda *inputs: functools.partial(_quack_sum, *inputs),
+        finite_only=True,
+        cannot=in_words,
     ),
     _cuda(
         "v01_passes",

@@ -8,7 +8,7 @@ A row with a NaN or an infinity is NaN in every column. A row of one value is th
 import math
 from typing import Any
 
-from kernels.normalised import CHECK_ROWS, EPS, TOLERANCE_WHY, awkward_rows, layernorm64, layernorm_error
+from kernels.normalised import CHECK_ROWS, EPS, TOLERANCE_WHY, awkward_rows, in_words, layernorm64, layernorm_error
 from kernels.registry import LARGE, TIME, Hypothesis, Op, Shape, Tensor, Variant, dtype_name, item_bytes, register
 from kernels.variants import (
     compile_variant,
@@ -79,6 +79,16 @@ def liger_layernorm(x: Any, weight: Any, bias: Any, eps: float) -> Any:
     return layer_norm_forward(x, weight, bias, eps)[0]
 
 
+def quack_layernorm(x: Any, weight: Any, bias: Any, eps: float) -> Any:
+    """Launch QuACK's kernel as its layernorm_fwd does, which refuses a weight in bf16, though the kernel does not."""
+    import torch
+    from quack.rmsnorm import _rmsnorm_fwd
+
+    out = torch.empty_like(x)
+    _rmsnorm_fwd(x, weight, out, bias, eps=eps, is_layernorm=True)
+    return out
+
+
 def _cuda(name: str, idea: str, *more: str, **fields: Any) -> Variant:
     symbols = (f"layernorm_{name}", *more)
     return cuda_variant("layernorm", name, idea, minimum_bytes, symbols=symbols, **fields)
@@ -89,6 +99,15 @@ VARIANTS = (
     compile_variant("one kernel, 2 element passes", layernorm_chain, minimum_bytes),
     library_variant(
         "liger", "liger_kernel", "Liger's kernel in Triton, 2 element passes", liger_layernorm, unfused_bytes
+    ),
+    library_variant(
+        "quack",
+        "quack",
+        "QuACK's kernel in the CuTe DSL, 2 element passes",
+        quack_layernorm,
+        minimum_bytes,
+        finite_only=True,
+        cannot=in_words,
     ),
     _cuda(
         "v01_thread",

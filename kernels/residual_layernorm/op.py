@@ -9,7 +9,16 @@ same results as the two operations in sequence.
 import math
 from typing import Any
 
-from kernels.normalised import CHECK_ROWS, EPS, TOLERANCE_WHY, UNIT, awkward_rows, layernorm64, layernorm_error
+from kernels.normalised import (
+    CHECK_ROWS,
+    EPS,
+    TOLERANCE_WHY,
+    UNIT,
+    awkward_rows,
+    in_words,
+    layernorm64,
+    layernorm_error,
+)
 from kernels.registry import LARGE, TIME, Hypothesis, Op, Shape, Tensor, Variant, dtype_name, item_bytes, register
 from kernels.variants import (
     compile_variant,
@@ -51,12 +60,13 @@ def reference(x: Any, y: Any, weight: Any, bias: Any, eps: float) -> tuple[Any, 
 def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], variant: Variant) -> tuple[Any, ...]:
     """Return the allowed errors: one rounding for the sum.
 
-    For the layernorm see TOLERANCE_WHY. A compiled chain may normalise the exact sum.
+    For the layernorm see TOLERANCE_WHY. A compiled chain may normalise the exact sum, and QuACK does.
     """
     x, y, weight, _, eps = inputs
     half_ulp = 2.0**-8 * (1.0 + 2.0**-8) if dtype_name(x.dtype) == "bfloat16" else UNIT
     stored = (x.float() + y.float()).to(x.dtype)
-    out = layernorm_error(stored, weight, eps, references[1], variant, stored=variant.kind != "compile")
+    rounded = variant.kind != "compile" and variant.name != "quack"
+    out = layernorm_error(stored, weight, eps, references[1], variant, stored=rounded)
     return half_ulp * references[0].abs() + 2.0**-149, out
 
 
@@ -94,6 +104,16 @@ def liger_residual_layernorm(x: Any, y: Any, weight: Any, bias: Any, eps: float)
     return residual, layer_norm_forward(residual, weight, bias, eps)[0]
 
 
+def quack_residual_layernorm(x: Any, y: Any, weight: Any, bias: Any, eps: float) -> tuple[Any, Any]:
+    """Launch QuACK's kernel, which adds and centres; its own functions offer the addition with RMSNorm only."""
+    import torch
+    from quack.rmsnorm import _rmsnorm_fwd
+
+    residual, out = torch.empty_like(x), torch.empty_like(x)
+    _rmsnorm_fwd(x, weight, out, bias, residual=y, residual_out=residual, eps=eps, is_layernorm=True)
+    return residual, out
+
+
 VARIANTS = (
     torch_variant("two launches, 5 element passes", residual_layernorm_chain, unfused_bytes),
     compile_variant("one kernel, 4 element passes", residual_layernorm_chain, minimum_bytes),
@@ -103,6 +123,15 @@ VARIANTS = (
         "two launches, the second Liger's in Triton: 5 element passes",
         liger_residual_layernorm,
         unfused_bytes,
+    ),
+    library_variant(
+        "quack",
+        "quack",
+        "one launch of QuACK's kernel in the CuTe DSL: 4 element passes",
+        quack_residual_layernorm,
+        minimum_bytes,
+        finite_only=True,
+        cannot=in_words,
     ),
     cuda_variant(
         "residual_layernorm",
@@ -176,7 +205,7 @@ RESIDUAL_LAYERNORM = register(
         allowed_error=allowed_error,
         tolerance_why=TOLERANCE_WHY
         + ". The sum itself may be off by half an ulp. A compiled chain may normalise the sum before "
-        "it is rounded to bf16",
+        "it is rounded to bf16, and QuACK does",
         minimum_bytes=minimum_bytes,
         unfused_bytes=unfused_bytes,
         flops=flops,

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from kernels.normalised import EPS, UNIT, awkward_rows, in_one_block
+from kernels.normalised import EPS, UNIT, awkward_rows, in_one_block, in_words
 from kernels.registry import LARGE, TIME, Hypothesis, Op, Shape, Tensor, Variant, dtype_name, item_bytes, register
 from kernels.variants import (
     compile_variant,
@@ -181,6 +181,27 @@ def _prepared_liger_backward(gradient: Any, x: Any, weight: Any, eps: float) -> 
     )
 
 
+def quack_rmsnorm(x: Any, weight: Any, eps: float) -> Any:
+    """QuACK's kernel in the CuTe DSL."""
+    from quack.rmsnorm import rmsnorm_fwd
+
+    return rmsnorm_fwd(x, weight, eps=eps)[0]
+
+
+def quack_rmsnorm_backward(x: Any, weight: Any, gradient: Any, scales: Any) -> tuple[Any, Any]:
+    """QuACK's kernel, then PyTorch's sum of what each block has found for the weight."""
+    from quack.rmsnorm import rmsnorm_bwd
+
+    return rmsnorm_bwd(x, weight, gradient, scales)[:2]
+
+
+def _prepared_quack_backward(gradient: Any, x: Any, weight: Any, eps: float) -> Callable[[], Any]:
+    from quack.rmsnorm import rmsnorm_fwd
+
+    scales = rmsnorm_fwd(x, weight, eps=eps, store_rstd=True)[2]
+    return functools.partial(quack_rmsnorm_backward, x, weight, gradient, scales)
+
+
 VARIANTS = (
     # PyTorch's kernel has NaN in other places than float64 at one hostile input, so only its random inputs are checked
     torch_variant("one launch, 2 element passes", rmsnorm_chain, unfused_bytes, finite_only=True),
@@ -193,6 +214,15 @@ VARIANTS = (
         unfused_bytes,
         finite_only=True,
         cannot=in_one_block,
+    ),
+    library_variant(
+        "quack",
+        "quack",
+        "QuACK's kernel in the CuTe DSL, 2 element passes",
+        quack_rmsnorm,
+        minimum_bytes,
+        finite_only=True,
+        cannot=in_words,
     ),
     cuda_variant(
         "rmsnorm",
@@ -244,6 +274,16 @@ BACKWARD_VARIANTS = (
         prepared=_prepared_liger_backward,
         finite_only=True,
         cannot=in_one_block,
+    ),
+    library_variant(
+        "quack",
+        "quack",
+        "QuACK's persistent kernel in the CuTe DSL, then PyTorch's sum: 3 element passes",
+        prepared_first(_prepared_quack_backward),
+        lambda shape, dtype: backward_bytes(shape, dtype) + 4 * shape[0],
+        prepared=_prepared_quack_backward,
+        finite_only=True,
+        cannot=in_words,
     ),
     cuda_variant(
         "rmsnorm",

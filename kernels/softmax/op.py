@@ -11,6 +11,7 @@ import functools
 import math
 from typing import Any
 
+from kernels.normalised import in_packets
 from kernels.registry import (
     ITEM_BYTES,
     MOST_BYTES,
@@ -212,6 +213,30 @@ def liger_softmax(scores: Any, scale: float) -> Any:
     return LigerSoftmaxFunction.apply((scores * scale).masked_fill(_kept_mask(tq, tk, scores.device), -math.inf))
 
 
+@functools.lru_cache(maxsize=4)
+def _kept_bias(tq: int, tk: int, device: Any, dtype: Any) -> Any:
+    """Return 0 where a query sees a key, else the least number: of a warp with only -inf, QuACK's kernel makes NaN."""
+    import torch
+
+    bias = torch.zeros(tq, tk, dtype=dtype, device=device)
+    return bias.masked_fill_(_kept_mask(tq, tk, device), torch.finfo(dtype).min)
+
+
+def quack_softmax(scores: Any, scale: float) -> Any:
+    """PyTorch's scale and mask in one launch, then QuACK's softmax, which has neither."""
+    import torch
+    from quack.softmax import softmax_fwd
+
+    tq, tk = scores.shape[-2:]
+    masked = torch.add(_kept_bias(tq, tk, scores.device, scores.dtype), scores, alpha=scale)
+    return softmax_fwd(masked.view(-1, tk)).view(scores.shape)
+
+
+def quack_bytes(shape: Shape, dtype: str) -> int:
+    """Return the bytes of 4 passes and of the mask, a (Tq, Tk) bias."""
+    return (4 * math.prod(shape) + math.prod(shape[-2:])) * item_bytes(dtype)
+
+
 HALF_READ = tuple(  # of the input, at the bench shape
     Hypothesis("dram_read_bytes", high=0.55 * math.prod(BENCH_SHAPE) * ITEM_BYTES[dtype], dtypes=(dtype,))
     for dtype in ("float32", "bfloat16")
@@ -241,6 +266,15 @@ VARIANTS = (
         "PyTorch's scale and mask, then Liger's softmax in Triton: 6 element passes",
         liger_softmax,
         unfused_bytes,
+    ),
+    library_variant(
+        "quack",
+        "quack",
+        "PyTorch's scale and mask in one launch, then QuACK's softmax in the CuTe DSL: 4 element passes",
+        quack_softmax,
+        quack_bytes,
+        finite_only=True,
+        cannot=in_packets,
     ),
     cuda_variant(
         "softmax",
