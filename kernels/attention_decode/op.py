@@ -27,6 +27,7 @@ from kernels.variants import (
     compile_variant,
     compiled_flex,
     cuda_variant,
+    library_variant,
     random_normal,
     sdpa,
     torch_variant,
@@ -89,7 +90,7 @@ TOLERANCE_WHY = (
     "sqrt(Tk) u (independent rounding errors, Higham and Mary 2019, 8 standard deviations). exp2, merges and the "
     "division add 32 u. All of that counts in the numerator and in the denominator: 2 (e^d - 1 + 8 sqrt(Tk) u + 32 u) "
     "of the sum of w |v|, at most 2 max |v|, because an output is a mean. Half a unit of the output's last place "
-    "comes on top. PyTorch's operations may keep scores and weights in bf16, which adds 2^-7 L to d and 2^-6. In fp32 "
+    "comes on top. Libraries may keep scores and weights in bf16, which adds 2^-7 L to d and 2^-6. In fp32 "
     "their tensor cores may split a number into three of TF32, which adds 2^-20 L to d and 2^-20"
 )
 
@@ -173,6 +174,17 @@ def flex_decode(q: Any, k: Any, v: Any, scale: float) -> Any:
     return compiled_flex()(q, k, v, scale=scale)
 
 
+def flash_attn_4(q: Any, k: Any, v: Any, scale: float) -> Any:
+    """FlashAttention-4's forward pass, which reads and writes the heads in place."""
+    import torch
+    from flash_attn.cute.interface import _flash_attn_fwd
+
+    out = torch.empty_like(q)
+    by_token = (value.transpose(1, 2) for value in (q, k, v))
+    _flash_attn_fwd(*by_token, softmax_scale=scale, out=out.transpose(1, 2))
+    return out
+
+
 def splits(shape: Shape) -> int:
     """Return the number of parts into which v03 splits a head's keys: the rule of splits.cuh, on the modelled GPU."""
     batch, heads, keys, _ = shape
@@ -226,6 +238,15 @@ VARIANTS = (
         hypotheses=(Hypothesis(TIME, "floor", high=1 / 0.7, dtypes=("bfloat16",)),),
         dtypes=("bfloat16",),
         cannot=lambda shape, _: "cuDNN takes two keys or more" if shape[2] < 2 else "",
+        finite_only=True,
+    ),
+    library_variant(
+        "flash_attn_4",
+        "flash_attn.cute",
+        "FlashAttention-4's kernel for Hopper in the CuTe DSL, a block per head: there it cannot split the keys",
+        flash_attn_4,
+        minimum_bytes,
+        dtypes=("bfloat16",),
         finite_only=True,
     ),
     Variant(

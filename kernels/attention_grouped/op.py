@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from kernels.gpu import modelled
 from kernels.registry import (
     ITEM_BYTES,
+    LIBRARY_KINDS,
     TIME,
     Hypothesis,
     Op,
@@ -31,7 +32,16 @@ from kernels.registry import (
     register,
 )
 from kernels.spread import DEVIATIONS, Spread, weighted_sum_spread
-from kernels.variants import compile_variant, cuda_variant, random_normal, sdpa, torch_variant, triton_variant
+from kernels.variants import (
+    compile_variant,
+    cuda_variant,
+    laid_out,
+    library_variant,
+    random_normal,
+    sdpa,
+    torch_variant,
+    triton_variant,
+)
 
 HEAD_SIZES = (64, 128)
 NO_WINDOW = 2**30
@@ -160,8 +170,8 @@ TOLERANCE_WHY = (
     "rounding errors, Higham and Mary 2019, 8 standard deviations), and at least Tk u / 16 where tensor cores "
     "truncate. exp2, merges and the division add 32 * 2^-24. All of that counts twice, for numerator and denominator, "
     "relative to the sum of weight |v|. bf16 rounds weights and output by 2^-8 each: independent roundings of weights "
-    "add 8 * 2^-8 times the root of the sum of weight^2 v^2, at most 2^-8 of the sum of weight |v|. PyTorch's "
-    "operations may store scores and weights in bf16, which adds 2^-7 L to the exponent and 2^-6. In fp32 their "
+    "add 8 * 2^-8 times the root of the sum of weight^2 v^2, at most 2^-8 of the sum of weight |v|. "
+    "Libraries may store scores and weights in bf16, which adds 2^-7 L to the exponent and 2^-6. In fp32 their "
     "tensor cores may split a number into three of TF32, which adds 2^-20 L and 2^-20"
 )
 
@@ -201,7 +211,7 @@ def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], variant:
     weights, v, largest, exponent, unit, in_bf16, on_tensor_cores = _Wide.of(inputs, variant)
     keys = v.shape[2]
     relative = max(DEVIATIONS * math.sqrt(keys), keys / 16 if on_tensor_cores else 0) * unit + 32 * 2.0**-24
-    if variant.kind in ("torch", "compile"):
+    if variant.kind in LIBRARY_KINDS:
         exponent = exponent + (2.0**-7 if in_bf16 else 2.0**-20) * largest
         relative += 2.0**-6 if in_bf16 else 2.0**-20
     total = weights @ v
@@ -300,6 +310,14 @@ def _queries_by_token(q: Any, k: Any, v: Any, spans: Any, scale: float) -> tuple
     return q.transpose(1, 2).contiguous().transpose(1, 2), k, v, spans, scale
 
 
+def flash_attn_4(q: Any, k: Any, v: Any, spans: Any, scale: float) -> Any:
+    """FlashAttention-4's forward pass; the last query sees every key. It takes no spans, so all keys count."""
+    from flash_attn.cute.interface import _flash_attn_fwd
+
+    by_token = (value.transpose(1, 2) for value in (q, k, v))
+    return _flash_attn_fwd(*by_token, softmax_scale=scale, causal=q.shape[2] > 1)[0]
+
+
 BF16 = ("bfloat16",)
 FP32 = ("float32",)
 
@@ -314,6 +332,19 @@ CUDNN = torch_variant(
     dtypes=BF16,
     captured=False,
 )
+
+
+def _flash_attn_4(idea: str) -> Variant:
+    return library_variant(
+        "flash_attn_4",
+        "flash_attn.cute",
+        f"FlashAttention-4's kernel for Hopper in the CuTe DSL: {idea}",
+        bytes_model=minimum_bytes,
+        finite_only=True,
+        dtypes=BF16,
+        **laid_out(flash_attn_4, _queries_by_token),
+    )
+
 
 VARIANTS = (
     torch_variant(
@@ -349,6 +380,7 @@ VARIANTS = (
         hypotheses=(Hypothesis(TIME, "sdpa_efficient", high=0.7, dtypes=BF16),),
     ),
     CUDNN,
+    _flash_attn_4("wgmma and TMA; query heads that share a key head are rows of one tile"),
     cuda_variant(
         "attention_grouped",
         "v01_tiled",
@@ -416,6 +448,7 @@ DECODE_VARIANTS = (
         hypotheses=(Hypothesis(TIME, "torch", high=0.5, dtypes=BF16),),
     ),
     CUDNN,
+    _flash_attn_4("a block per key head, as it cannot split the keys there"),
     cuda_variant(
         "attention_grouped",
         "v01_tiled",
