@@ -1003,6 +1003,15 @@ def _choose(what: str, wanted: Sequence[str] | None, known: Sequence[str]) -> li
     return list(wanted or known)
 
 
+def _variants(op: Op, ops: Sequence[Op], wanted: Sequence[str] | None) -> list[str]:
+    """Return the variants of `op` to run: those `wanted`, of which the other `ops` may have some that it lacks."""
+    known = dict.fromkeys(name for one in (ops if wanted else [op]) for name in one.variants)
+    found = [name for name in _choose("--variants", wanted, list(known)) if name in op.variants]
+    if not found:
+        raise UsageError(f"--variants names none of {op.name}'s: use {', '.join(op.variants)}.")
+    return found
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """See the module's docstring."""
     parser = documented("python -m studies.bench.measure", __doc__)
@@ -1014,7 +1023,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--dtype", nargs="+", help="fp32, bf16 (default: all of the op)")
     parser.add_argument("--shapes", nargs="+", help="names of the ops' shapes (default: all)")
-    parser.add_argument("--variants", nargs="+", help="names of variants (default: all)")
+    parser.add_argument("--variants", nargs="+", help="names of variants, each of one OP or more (default: all)")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"samples of each variant (default {ROUNDS})")
     parser.add_argument(
         "--seconds",
@@ -1045,7 +1054,7 @@ def _run(options: argparse.Namespace) -> int:
         by_short = {short_dtype(dtype): dtype for dtype in op.dtypes}
         dtypes = [dtype_name(name) for name in _choose("--dtype", options.dtype, list(by_short))]
         shapes = _choose("--shapes", options.shapes, list(op.shapes))
-        variants = _choose("--variants", options.variants, list(op.variants))
+        variants = _variants(op, chosen, options.variants)
         plan.append((op, dtypes, shapes, variants))
     keep_caches()
     import torch

@@ -106,7 +106,14 @@ def test_without_a_gpu_correctness_alone(tmp_path, capsys, monkeypatch):
 
 @pytest.mark.parametrize(
     "arguments",
-    [["sofmax"], ["softmax", "--dtype", "fp8"], ["softmax", "--shapes", "huge"], ["softmax", "--rounds", "0"]],
+    [
+        ["sofmax"],
+        ["softmax", "--dtype", "fp8"],
+        ["softmax", "--shapes", "huge"],
+        ["softmax", "--rounds", "0"],
+        ["softmax", "--variants", "v05_ring"],
+        ["softmax", "cross_entropy", "rmsnorm", "--variants", "v05_early", "v03_online"],
+    ],
 )
 def test_usage_errors_are_one_sentence(arguments, capsys):
     assert bench.main(arguments) == 2
