@@ -44,8 +44,19 @@ def test_weights_are_laid_out_before_the_timed_call(op, name, monkeypatch):
 def test_a_variant_without_its_library_is_told():
     declared = {"name": "x", "kind": "library", "idea": "", "fn": len, "bytes_model": lambda shape, dtype: 0}
     assert Variant(**declared, needs="no_such_library").lacks == "no_such_library"
+    assert Variant(**declared, needs="no_such_library.of_it").lacks == "no_such_library.of_it"
+    assert Variant(**declared, needs="torch.no_such_module").lacks == "torch.no_such_module"
     assert Variant(**declared, needs="torch").lacks == ""
     assert Variant(**declared).lacks == ""
+
+
+def test_each_op_of_several_runs_those_of_the_variants_that_it_has():
+    known = ops()
+    several = [known["softmax"], known["cross_entropy"]]
+    wanted = ["quack", "v03_online", "v05_early"]
+    assert bench._variants(several[0], several, wanted) == ["quack", "v05_early"]
+    assert bench._variants(several[1], several, wanted) == ["quack", "v03_online"]
+    assert bench._variants(several[0], several, None) == list(several[0].variants)
 
 
 def test_a_search_is_checked_on_one_small_shape():
