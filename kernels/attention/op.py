@@ -35,6 +35,7 @@ from kernels.variants import (
     compiled_flex,
     cuda_variant,
     from_extension,
+    from_module,
     library_variant,
     random_normal,
     sdpa,
@@ -420,6 +421,20 @@ FLASH_ATTN_4 = library_variant(
     finite_only=True,
     dtypes=BF16,
 )
+
+
+def _flash3() -> Variant:
+    return library_variant(
+        "fa3",
+        "flash_attn_interface",
+        "FlashAttention-3 by wgmma",
+        from_module("kernels.attention.flash3", "causal"),
+        minimum_bytes,
+        dtypes=BF16,
+        finite_only=True,
+    )
+
+
 V03_TUNABLES = {"ATTENTION_V03_ROWS": (128, 32, 64, 256), "ATTENTION_V03_UNROLL": (1, 2, 4)}
 V04_TUNABLES = {
     "ATTENTION_V04_BANDS": (2, 1),
@@ -471,6 +486,7 @@ VARIANTS = (
         dtypes=BF16,
     ),
     FLASH_ATTN_4,
+    _flash3(),
     Variant(
         name="flex",
         kind="compile",
@@ -590,6 +606,7 @@ WINDOWED_VARIANTS = (
         finite_only=True,  # float32 as three TF32 products, a mask as a bias: NaN and infinities spread
     ),
     FLASH_ATTN_4,
+    _flash3(),
     Variant(
         name="flex",
         kind="compile",

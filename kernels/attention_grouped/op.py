@@ -35,6 +35,7 @@ from kernels.spread import DEVIATIONS, Spread, weighted_sum_spread
 from kernels.variants import (
     compile_variant,
     cuda_variant,
+    from_module,
     laid_out,
     library_variant,
     random_normal,
@@ -332,6 +333,15 @@ CUDNN = torch_variant(
     dtypes=BF16,
     captured=False,
 )
+FLASH3 = library_variant(
+    "fa3",
+    "flash_attn_interface",
+    "FlashAttention-3, which reads shared keys in place and splits those of one query",
+    from_module("kernels.attention.flash3", "grouped"),
+    minimum_bytes,
+    dtypes=BF16,
+    finite_only=True,
+)
 
 
 def _flash_attn_4(idea: str) -> Variant:
@@ -381,6 +391,7 @@ VARIANTS = (
     ),
     CUDNN,
     _flash_attn_4("wgmma and TMA; query heads that share a key head are rows of one tile"),
+    FLASH3,
     cuda_variant(
         "attention_grouped",
         "v01_tiled",
@@ -449,6 +460,7 @@ DECODE_VARIANTS = (
     ),
     CUDNN,
     _flash_attn_4("a block per key head, as it cannot split the keys there"),
+    FLASH3,
     cuda_variant(
         "attention_grouped",
         "v01_tiled",
