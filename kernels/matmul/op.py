@@ -27,6 +27,7 @@ from kernels.spread import UNIFORM, Spread, same_sign, sum_errors
 from kernels.variants import (
     cuda_variant,
     from_extension,
+    laid_out,
     library_variant,
     prepared_first,
     random_normal,
@@ -174,6 +175,15 @@ def in_rows(a: Any, weight: Any, bias: Any) -> tuple[Any, Any, Any]:
     return a, weight.t().contiguous(), bias
 
 
+def deep_gemm_rows(a: Any, rows: Any, bias: Any) -> Any:
+    """DeepGEMM, the weights as (N, K). It has no bias but adds to its output, which starts as copies of the bias."""
+    import deep_gemm
+
+    out = bias.repeat(len(a), 1)
+    deep_gemm.bf16_gemm_nt(a, rows, out, c=out)
+    return out
+
+
 def lt_prepared(a: Any, weight: Any, bias: Any) -> Callable[[], Any]:
     """Return cuBLASLt by nvmath-python as a function without arguments: this makes the plan and searches, once."""
     from kernels.matmul.cublaslt import prepared
@@ -278,6 +288,15 @@ VARIANTS = (
         minimum_bytes,
         prepared=lt_prepared,
         tuned=True,
+    ),
+    library_variant(
+        "deep_gemm",
+        "deep_gemm",
+        "DeepGEMM, the weights as (N, K), its output first filled with the bias",
+        bytes_model=minimum_bytes,
+        dtypes=BF16,
+        cannot=_tensor_tiles,
+        **laid_out(deep_gemm_rows, in_rows),
     ),
     triton_variant(
         "matmul",

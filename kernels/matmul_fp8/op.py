@@ -19,7 +19,14 @@ from typing import Any
 from kernels.matmul.traffic import Tiling
 from kernels.registry import TIME, ByteModel, Hypothesis, Op, Shape, Tensor, Variant, register, takes_all
 from kernels.spread import DEVIATIONS, UNIFORM, Spread
-from kernels.variants import cuda_variant, random_normal, torch_variant, triton_variant, tuned_variant
+from kernels.variants import (
+    cuda_variant,
+    library_variant,
+    random_normal,
+    torch_variant,
+    triton_variant,
+    tuned_variant,
+)
 
 FP8 = ("float8_e4m3fn",)
 BLOCK = 128  # elements that share a scale
@@ -215,6 +222,16 @@ def lt_blocks(a: Any, weight: Any, scale_a: Any, scale_weight: Any) -> Any:
     return _library(a, weight, scale_a.t(), scale_weight.t(), fast=False)
 
 
+def deep_gemm_blocks(a: Any, weight: Any, scale_a: Any, scale_weight: Any) -> Any:
+    """DeepGEMM. It takes the scales of `a` as they lie if M is a multiple of 4, and copies them at each call if not."""
+    import deep_gemm
+    import torch
+
+    out = torch.empty(len(a), len(weight), dtype=torch.bfloat16, device=a.device)
+    deep_gemm.fp8_gemm_nt((a, scale_a.t()), (weight, scale_weight), out)
+    return out
+
+
 def lt_promoted(a: Any, weight: Any, scale_a: Any, scale_weight: Any) -> Any:
     """cuBLASLt, partial sums promoted to fp32."""
     return _library(a, weight, scale_a, scale_weight, fast=False)
@@ -349,6 +366,14 @@ BLOCK_VARIANTS = (
         dtypes=FP8,
         captured=False,
         cannot=_lt_blocks_cannot,
+    ),
+    library_variant(
+        "deep_gemm",
+        "deep_gemm",
+        "DeepGEMM, compiled for each N and K",
+        deep_gemm_blocks,
+        IN_BLOCKS,
+        dtypes=FP8,
     ),
     triton_variant(
         "matmul_fp8",
