@@ -1,5 +1,8 @@
 """Variants of libraries: their layouts, what is bound before it is timed, what is left out, what could not be had."""
 
+import sys
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -66,3 +69,61 @@ def test_a_search_is_checked_on_one_small_shape():
     matmul = ops()["matmul"]
     (shape,) = bench.check_shapes(matmul, "triton")
     assert matmul.variants["triton"].takes(shape, "bfloat16")
+
+
+# --- libraries that run on a GPU alone: their calls, by stand-ins that compute what the library documents ---------
+class FlashAttention3:
+    """Stands in for `torch.ops.flash_attn_3`: operands by tokens, the last query aligned with the last key."""
+
+    def fwd(self, q, k, v, *, out=None, softmax_scale=None, is_causal=False, window_size_left=-1, num_splits=0):
+        assert all(each.stride(-1) == 1 for each in (q, k, v))
+        assert num_splits == 1 or q.shape[1] == 1
+        q, k, v = (each.double().transpose(1, 2) for each in (q, k, v))
+        k, v = (each.repeat_interleave(q.shape[1] // each.shape[1], 1) for each in (k, v))
+        queries, keys = q.shape[2], k.shape[2]
+        place = torch.arange(queries)[:, None] + keys - queries - torch.arange(keys)
+        hidden = (place < 0) & is_causal
+        if window_size_left >= 0:
+            hidden |= place > window_size_left
+        scores = q @ k.transpose(-1, -2) * (softmax_scale or q.shape[-1] ** -0.5)
+        result = (scores.masked_fill(hidden, -torch.inf).softmax(-1) @ v).transpose(1, 2)
+        out = torch.empty(result.shape, dtype=torch.bfloat16) if out is None else out
+        return out.copy_(result), None, None, None
+
+
+class DeepGemm:
+    """Stands in for `deep_gemm`: (M, K) times (N, K), scales of `a` as (M, K / 128), written or added to the output."""
+
+    def fp8_gemm_nt(self, a, b, d):
+        (a, of_a), (b, of_b) = a, b
+        (m, k), n = a.shape, len(b)
+        assert of_a.shape == (m, -(-k // 128))
+        assert of_b.shape == (-(-n // 128), -(-k // 128))
+        assert of_b.is_contiguous()
+        wide = (
+            of_a.repeat_interleave(128, 1)[:, :k],
+            of_b.repeat_interleave(128, 0)[:n].repeat_interleave(128, 1)[:, :k],
+        )
+        d.copy_((a.double() * wide[0]) @ (b.double() * wide[1]).t())
+
+    def bf16_gemm_nt(self, a, b, d, c=None):
+        assert b.is_contiguous()
+        d.copy_((a.double() @ b.double().t()).bfloat16() + (0 if c is None else c))
+
+
+CALLED = [(op, name) for op, name in EVERY if op.variants[name].needs in ("flash_attn_interface", "deep_gemm")]
+
+
+@pytest.mark.parametrize(("op", "name"), CALLED, ids=[f"{op.name}-{name}" for op, name in CALLED])
+def test_the_calls_of_a_library_follow_its_layout(op, name, monkeypatch):
+    monkeypatch.setitem(sys.modules, "flash_attn_interface", SimpleNamespace(flash_attn_3_gpu=FlashAttention3()))
+    monkeypatch.setitem(sys.modules, "deep_gemm", DeepGemm())
+    variant = op.variants[name]
+    (dtype,) = variant.dtypes
+    shapes = [shape for shape in op.check_shapes if variant.takes(shape, dtype)][:6]
+    assert len(shapes) == 6
+    for shape in shapes:
+        inputs = op.make_inputs(shape, dtype, seed=1)
+        for run in (variant.fn, lambda *inputs: variant.bind(*inputs)()):
+            check = bench.compare(op, name, inputs, "random", run)
+            assert check.passed, check
