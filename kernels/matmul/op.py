@@ -295,6 +295,7 @@ VARIANTS = (
         "DeepGEMM, the weights as (N, K), its output first filled with the bias",
         bytes_model=minimum_bytes,
         dtypes=BF16,
+        finite_only=True,
         cannot=_tensor_tiles,
         **laid_out(deep_gemm_rows, in_rows),
     ),

@@ -374,6 +374,7 @@ BLOCK_VARIANTS = (
         deep_gemm_blocks,
         IN_BLOCKS,
         dtypes=FP8,
+        finite_only=True,
     ),
     triton_variant(
         "matmul_fp8",
