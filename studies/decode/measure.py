@@ -6,8 +6,8 @@
 
 fair starts fresh processes. Each prepares every rung, up to five side by side. Then one process after the other times
 them in turn, round by round, while the others wait; every second process takes the rungs in reverse order (AB/BA). A
-first process fills the compilers' caches and does not count. Each process adds its samples to RUN/captures/decode.json,
-so an interrupted run continues where it ended.
+first process, number 0, fills the compilers' caches and counts only while no other has been timed. Each process adds
+its samples to RUN/captures/decode.json, so an interrupted run continues where it ended.
 
 check compares every engine with a reference, on random weights and on peaked weights (measure_agreement.py).
 capture opens the profiler's window around a few steps of every rung, inside the ranges `<rung>` and `decode` (or
@@ -253,14 +253,14 @@ def run_fair(options: argparse.Namespace, worker: Worker | None = None) -> None:
             stack.callback(processes.close)
         longest = 0.0  # of a process, with the preparation of its batch
         if not measured:
-            progress("a first process fills the compilers' caches and does not count")
-            worker(0)
+            progress("a first process fills the compilers' caches and counts only until the next one")
+            add_process(document, worker(0), captures)
             longest = time.monotonic() - started
         for process in tqdm(missing, desc="processes", disable=None):
             prepared = processes is not None and processes.ready(process)
             if not prepared and time.monotonic() - started + longest > options.seconds:
                 progress(
-                    f"the time of --seconds is over: {len(measured)} of {options.processes} processes are measured; "
+                    f"the time of --seconds is over: {len(measured - {0})} of {options.processes} processes are measured; "
                     f"give {longest:.0f} s more for the next ones"
                 )
                 break
@@ -294,8 +294,11 @@ def trusted(document: dict[str, Any], names: Sequence[str]) -> list[str]:
 
 
 def add_process(document: dict[str, Any], found: Mapping[str, Any], captures: Path) -> None:
-    """Add what a process found to decode.json and timing.json; the first process also writes the manifest."""
-    document["samples"] += found["samples"]
+    """Add what a process found to decode.json and timing.json, in place of what process 0 found.
+
+    The first process also writes the manifest.
+    """
+    document["samples"] = [one for one in document["samples"] if one["process"]] + found["samples"]
     for rung in document["rungs"]:
         rung["reason"] = found["reasons"].get(rung["rung"], rung["reason"])
     write(document, captures)

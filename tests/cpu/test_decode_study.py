@@ -89,6 +89,8 @@ def test_a_run_goes_on_where_it_ended(tmp_path: Path) -> None:
 
     def worker(process: int) -> dict[str, Any]:
         calls.append(process)
+        if process == 1:  # until then the process that warms caches counts
+            assert {sample["process"] for sample in content(tmp_path)["samples"]} == {0}
         if calls.count(2) == 1 and process == 2:
             raise RuntimeError("the power failed")
         return here(chosen)(process)
