@@ -31,8 +31,9 @@ from analysis.hardware.metrics import (
 def _span(way: Way) -> str:
     """Return the architectures of a way, as text."""
     text = "" if (way.min_cc, way.max_cc) == (0, 999) else f"cc {way.min_cc / 10} to {way.max_cc / 10}"
-    without = ", ".join(str(arch / 10) for arch in way.not_cc)
-    return f"  ({', '.join(filter(None, (text, f'not {without}' if without else '')))})" if text or without else ""
+    without, alone = (", ".join(str(arch / 10) for arch in archs) for archs in (way.not_cc, way.only_cc))
+    said = [text, f"not {without}" if without else "", f"only {alone}" if alone else ""]
+    return f"  ({', '.join(filter(None, said))})" if any(said) else ""
 
 
 def _print_list() -> None:

@@ -33,7 +33,8 @@ _OLDEST = 70  # the oldest architecture that the supported versions of ncu profi
 class Way:
     """One way to compute a column: sum of coefficient * metric, over the sum of others.
 
-    It is valid on architectures min_cc..max_cc (compute capability * 10), except those of not_cc.
+    It is valid on architectures min_cc..max_cc (compute capability * 10), except those of not_cc; or on those
+    of only_cc alone.
     """
 
     terms: dict[str, float]
@@ -41,6 +42,7 @@ class Way:
     min_cc: int = 0
     max_cc: int = 999
     not_cc: tuple[int, ...] = ()
+    only_cc: tuple[int, ...] = ()
     ask_only: bool = False
     capture: bool | str = False
 
@@ -50,7 +52,8 @@ class Way:
 
     def holds_on(self, arch: int) -> bool:
         """Return whether architecture `arch` (compute capability * 10) has these metrics."""
-        return self.min_cc <= arch <= self.max_cc and arch not in self.not_cc
+        spanned = self.min_cc <= arch <= self.max_cc and arch not in self.not_cc
+        return spanned and (not self.only_cc or arch in self.only_cc)
 
     def asked_on(self, arch: int) -> bool:
         """Return whether a capture may ask for these metrics on architecture `arch`."""
@@ -115,7 +118,7 @@ def _column(name: str, row: dict[str, Any]) -> Column:
 
 
 def _way(way: dict[str, Any]) -> Way:
-    lists = {key: way.get(key, ()) for key in ("over", "not_cc")}
+    lists = {key: way.get(key, ()) for key in ("over", "not_cc", "only_cc")}
     return Way(**way | {key: (value,) if isinstance(value, str) else tuple(value) for key, value in lists.items()})
 
 
@@ -261,8 +264,14 @@ def _compute(way: Way, counters: pd.DataFrame) -> Any:
         below: Any = sum(counters[name] for name in way.over)
         total = total / below.where(below != 0)
     if way.not_cc and "cc" in counters:
-        total = total.mask(counters["cc"].isin([f"{arch // 10}.{arch % 10}" for arch in way.not_cc]))
+        total = total.mask(counters["cc"].isin(_spelled(way.not_cc)))
+    if way.only_cc:
+        total = total.where(counters["cc"].isin(_spelled(way.only_cc)) if "cc" in counters else False)
     return total
+
+
+def _spelled(archs: Sequence[int]) -> list[str]:
+    return [f"{arch // 10}.{arch % 10}" for arch in archs]
 
 
 def with_equivalents(counters: pd.DataFrame) -> pd.DataFrame:

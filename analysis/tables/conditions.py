@@ -132,6 +132,17 @@ def _dram_of_percent(counters: pd.DataFrame) -> float | None:
 
 
 @part("note")
+def _without_dram_counters(facts: Facts) -> str | None:
+    counters, missed = facts.capture.counters, "lts__t_sectors_srcunit_tex_op_read_lookup_miss.sum"
+    on = counters["cc"].isin(["8.7", "11.0", "12.1"]) if missed in counters else pd.Series(dtype=bool)
+    if not on.any() or "dram__bytes_read.sum" in counters:
+        return None
+    return (
+        "This GPU has no counters of DRAM. Its DRAM bytes are what L2 had to read, and what the SMs wrote: at most that."
+    )
+
+
+@part("note")
 def _by_capability(facts: Facts) -> str | None:
     device = facts.device
     if device and device.derived:

@@ -230,7 +230,7 @@ def test_every_column_belongs_to_a_question_and_names_its_source() -> None:
 def test_each_question_has_metrics_on_each_architecture(cc: str) -> None:
     for question in metrics.questions():
         names = metrics.question_metrics(cc, [question])
-        without = {"samples": True, "tma": cc == "7.5", "dram": cc == "8.7"}.get(question, False)
+        without = {"samples": True, "tma": cc == "7.5"}.get(question, False)
         assert bool(names) != without, question
     both = metrics.question_metrics(cc, ["dram", "stalls"])
     assert set(both) == {*metrics.question_metrics(cc, ["dram"]), *metrics.question_metrics(cc, ["stalls"])}
@@ -247,7 +247,14 @@ def test_an_unknown_name_is_named_before_what_is_missing(
 
 @pytest.mark.parametrize("cc", ["8.7", "11.0", "12.1"])
 def test_orin_thor_and_gb10_are_asked_for_no_dram_counters(cc: str) -> None:
-    assert not any(name.startswith(("dram__", "gpu__dram")) for name in metrics.capture_metrics(cc, deep=True))
+    asked = metrics.capture_metrics(cc, deep=True)
+    assert not any(name.startswith(("dram__", "gpu__dram")) for name in asked)
+    missed, written = (f"lts__t_sectors_srcunit_tex_op_{one}.sum" for one in ("read_lookup_miss", "write"))
+    assert {missed, written} <= set(asked) and missed not in metrics.capture_metrics("9.0", deep=True)
+    sectors = {name.replace(".", "___"): value for name, value in ((missed, 100), (written, 10))}
+    columns = ["dram_read_bytes", "dram_write_bytes", "dram_bytes"]
+    assert derived(cc, **sectors)[columns].tolist() == [3200, 320, 3520]
+    assert derived("9.0", **sectors)[columns].isna().all()
 
 
 def test_dram_bytes_have_another_name_on_12_0() -> None:
