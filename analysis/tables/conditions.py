@@ -137,9 +137,7 @@ def _without_dram_counters(facts: Facts) -> str | None:
     on = counters["cc"].isin(["8.7", "11.0", "12.1"]) if missed in counters else pd.Series(dtype=bool)
     if not on.any() or "dram__bytes_read.sum" in counters:
         return None
-    return (
-        "This GPU has no counters of DRAM. Its DRAM bytes are what L2 had to read, and what the SMs wrote: at most that."
-    )
+    return "ncu counts no DRAM bytes on this GPU. What L2 had to read, and all that the SMs wrote, stand for them."
 
 
 @part("note")

@@ -260,8 +260,8 @@ def run_fair(options: argparse.Namespace, worker: Worker | None = None) -> None:
             prepared = processes is not None and processes.ready(process)
             if not prepared and time.monotonic() - started + longest > options.seconds:
                 progress(
-                    f"the time of --seconds is over: {len(measured - {0})} of {options.processes} processes are measured; "
-                    f"give {longest:.0f} s more for the next ones"
+                    f"the time of --seconds is over: {len(measured - {0})} of {options.processes} processes are "
+                    f"measured; give {longest:.0f} s more for the next ones"
                 )
                 break
             began = time.monotonic()

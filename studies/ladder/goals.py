@@ -8,11 +8,11 @@ import pandas as pd
 
 from analysis.formats.spans import QUANTILES, Span
 from analysis.tables.declare import Column, table
+from kernels.registry import LIBRARY_KINDS
 from studies.ladder.searched import paired
 
 Goal = dict[str, Any]
 _TIME = {at: f"bench_time_{at}_ns" for at in QUANTILES}
-LIBRARY_KINDS = ("torch", "compile", "library")  # written by others: the rivals of a rung
 
 
 @table(

@@ -205,7 +205,7 @@ def declared(point: Point) -> dict[str, Any]:
         "kind": variant.kind,
         "rung": list(op.variants).index(point.variant),
         "best": op.best_for(point.dtype) == point.variant,
-        "is_library": variant.kind == "torch" and not variant.precision,
+        "is_library": variant.kind in registry.LIBRARY_KINDS and not variant.precision,
         "precision": variant.precision,
         "macros": " ".join(flag.removeprefix("-D") for flag in choices(op, variant)),
         "refuses": refuses(point),
