@@ -274,6 +274,20 @@ def _spelled(archs: Sequence[int]) -> list[str]:
     return [f"{arch // 10}.{arch % 10}" for arch in archs]
 
 
+def stands_in(name: str, counters: pd.DataFrame) -> bool:
+    """Return whether a launch has its column `name` by a way that only some architectures need (`only_cc`)."""
+    import numpy as np
+
+    known = np.zeros(len(counters), bool)
+    for way in columns_by_name()[name].ways:
+        if all(metric in counters for metric in way.needed()):
+            has = _compute(way, counters).notna()
+            if way.only_cc and (has & ~known).any():
+                return True
+            known = has | known
+    return False
+
+
 def with_equivalents(counters: pd.DataFrame) -> pd.DataFrame:
     """Return the counters, with missing sums of the catalogue computed from other forms of the same metric.
 

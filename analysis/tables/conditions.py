@@ -9,6 +9,7 @@ import pandas as pd
 
 from analysis.capture.model import Capture
 from analysis.hardware.devices import Attributes, same_gpu
+from analysis.hardware.metrics import stands_in
 from analysis.tables.declare import Facts, part
 from analysis.tables.join import Joined
 
@@ -133,9 +134,7 @@ def _dram_of_percent(counters: pd.DataFrame) -> float | None:
 
 @part("note")
 def _without_dram_counters(facts: Facts) -> str | None:
-    counters, missed = facts.capture.counters, "lts__t_sectors_srcunit_tex_op_read_lookup_miss.sum"
-    on = counters["cc"].isin(["8.7", "11.0", "12.1"]) if missed in counters else pd.Series(dtype=bool)
-    if not on.any() or "dram__bytes_read.sum" in counters:
+    if not stands_in("dram_read_bytes", facts.capture.counters):
         return None
     return "ncu counts no DRAM bytes on this GPU. What L2 had to read, and all that the SMs wrote, stand for them."
 

@@ -256,6 +256,9 @@ def test_orin_thor_and_gb10_are_asked_for_no_dram_counters(cc: str) -> None:
     columns = ["dram_read_bytes", "dram_write_bytes", "dram_bytes"]
     assert derived(cc, **sectors)[columns].tolist() == [3200, 320, 3520]
     assert derived("9.0", **sectors)[columns].isna().all()
+    for on, more, expected in ((cc, {}, True), ("9.0", {}, False), (cc, {"dram__bytes_read.sum": 1}, cc == "8.7")):
+        counters = pd.DataFrame([{missed: 100, "cc": on} | more])
+        assert metrics.stands_in("dram_read_bytes", counters) is expected
 
 
 def test_dram_bytes_have_another_name_on_12_0() -> None:
