@@ -105,6 +105,16 @@ def test_empty(op, variant):
         assert value.numel() == 0 or (op.axes[0] not in tensor.axes and not value.any())  # a sum over no rows is 0
 
 
+def assert_same(op, variant, inputs, values, expected):
+    """Equal, with their dtypes; but looking back, a tile adds as many tiles at once as are done."""
+    if (op.name, variant) == ("scan", "v04_lookback"):
+        errors = op.allowed_error(inputs, expected, op.variants[variant])
+        near = [(value - one).abs() <= 2 * most for value, one, most in zip(values, expected, errors, strict=True)]
+        values = [torch.where(is_near, one, value) for is_near, one, value in zip(near, expected, values, strict=True)]
+    for value, reference in zip(values, expected, strict=True):
+        torch.testing.assert_close(value, reference, rtol=0.0, atol=0.0)
+
+
 @ours
 @pytest.mark.parametrize("first", [2, -1], ids=["small", "last"])
 def test_current_stream_and_graph(op, variant, first):
@@ -123,10 +133,7 @@ def test_current_stream_and_graph(op, variant, first):
         # on another stream this would read the zeros
         results = bench.outputs(call(*late))
     side.synchronize()
-    same = op.name != "scan" or variant != "v04_lookback"  # looking back, a tile adds as many tiles at once as are done
-    off = [0.0] if same else [2 * one for one in op.allowed_error(inputs, expected, op.variants[variant])]
-    for value, reference, most in zip(results, expected, off * len(results), strict=True):
-        assert ((value == reference) | ((value - reference).abs() <= most)).all()
+    assert_same(op, variant, inputs, results, expected)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         captured = bench.outputs(call(*inputs))
@@ -134,8 +141,7 @@ def test_current_stream_and_graph(op, variant, first):
         value.zero_()
     graph.replay()
     torch.cuda.synchronize()
-    for value, reference, most in zip(captured, expected, off * len(captured), strict=True):
-        assert ((value == reference) | ((value - reference).abs() <= most)).all()
+    assert_same(op, variant, inputs, captured, expected)
 
 
 # losses are no logits, the largest are fewer than their row, and prefix sums of prefix sums overflow
