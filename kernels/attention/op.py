@@ -363,18 +363,6 @@ def _flex(block: int, options: Mapping[str, Any] | None = None, tuned: bool = Fa
     return run
 
 
-def flash_attn_4(q: Any, k: Any, v: Any, window: int = 0) -> Any:
-    """FlashAttention-4's forward pass, which reads and writes the heads in place."""
-    import torch
-    from flash_attn.cute.interface import _flash_attn_fwd
-
-    out = torch.empty_like(q)
-    by_token = (value.transpose(1, 2) for value in (q, k, v))
-    left = {"window_size_left": window - 1, "window_size_right": 0} if window else {}
-    _flash_attn_fwd(*by_token, softmax_scale=SCALE, causal=True, out=out.transpose(1, 2), **left)
-    return out
-
-
 # for fewer than 128 queries flex_attention would choose a kernel for decoding, which has its own tile sizes
 FLEX_64 = {"BLOCK_M": 64, "BLOCK_N": 64, "num_warps": 4, "num_stages": 2, "FORCE_USE_FLEX_ATTENTION": True}
 MOST_SCORES = 1 << 30
@@ -416,25 +404,20 @@ FLASH_ATTN_4 = library_variant(
     "flash_attn_4",
     "flash_attn.cute",
     "FlashAttention-4's kernel for Hopper in the CuTe DSL: wgmma and TMA",
-    flash_attn_4,
+    from_module("kernels.attention.flash", "causal_4"),
     minimum_bytes,
     finite_only=True,
     dtypes=BF16,
 )
-
-
-def _flash3() -> Variant:
-    return library_variant(
-        "fa3",
-        "flash_attn_interface",
-        "FlashAttention-3 by wgmma",
-        from_module("kernels.attention.flash3", "causal"),
-        minimum_bytes,
-        dtypes=BF16,
-        finite_only=True,
-    )
-
-
+FLASH3 = library_variant(
+    "fa3",
+    "flash_attn_interface",
+    "FlashAttention-3 by wgmma",
+    from_module("kernels.attention.flash", "causal_3"),
+    minimum_bytes,
+    dtypes=BF16,
+    finite_only=True,
+)
 V03_TUNABLES = {"ATTENTION_V03_ROWS": (128, 32, 64, 256), "ATTENTION_V03_UNROLL": (1, 2, 4)}
 V04_TUNABLES = {
     "ATTENTION_V04_BANDS": (2, 1),
@@ -486,7 +469,7 @@ VARIANTS = (
         dtypes=BF16,
     ),
     FLASH_ATTN_4,
-    _flash3(),
+    FLASH3,
     Variant(
         name="flex",
         kind="compile",
@@ -606,7 +589,7 @@ WINDOWED_VARIANTS = (
         finite_only=True,  # float32 as three TF32 products, a mask as a bias: NaN and infinities spread
     ),
     FLASH_ATTN_4,
-    _flash3(),
+    FLASH3,
     Variant(
         name="flex",
         kind="compile",

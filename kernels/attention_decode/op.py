@@ -175,17 +175,6 @@ def flex_decode(q: Any, k: Any, v: Any, scale: float) -> Any:
     return compiled_flex()(q, k, v, scale=scale)
 
 
-def flash_attn_4(q: Any, k: Any, v: Any, scale: float) -> Any:
-    """FlashAttention-4's forward pass, which reads and writes the heads in place."""
-    import torch
-    from flash_attn.cute.interface import _flash_attn_fwd
-
-    out = torch.empty_like(q)
-    by_token = (value.transpose(1, 2) for value in (q, k, v))
-    _flash_attn_fwd(*by_token, softmax_scale=scale, out=out.transpose(1, 2))
-    return out
-
-
 def splits(shape: Shape) -> int:
     """Return the number of parts into which v03 splits a head's keys: the rule of splits.cuh, on the modelled GPU."""
     batch, heads, keys, _ = shape
@@ -245,7 +234,7 @@ VARIANTS = (
         "flash_attn_4",
         "flash_attn.cute",
         "FlashAttention-4's kernel for Hopper in the CuTe DSL, a block per head: there it cannot split the keys",
-        flash_attn_4,
+        from_module("kernels.attention.flash", "decode_4"),
         minimum_bytes,
         dtypes=("bfloat16",),
         finite_only=True,
@@ -254,7 +243,7 @@ VARIANTS = (
         "fa3",
         "flash_attn_interface",
         "FlashAttention-3 with its own split",
-        from_module("kernels.attention.flash3", "decode"),
+        from_module("kernels.attention.flash", "decode_3"),
         minimum_bytes,
         dtypes=("bfloat16",),
         finite_only=True,

@@ -311,14 +311,6 @@ def _queries_by_token(q: Any, k: Any, v: Any, spans: Any, scale: float) -> tuple
     return q.transpose(1, 2).contiguous().transpose(1, 2), k, v, spans, scale
 
 
-def flash_attn_4(q: Any, k: Any, v: Any, spans: Any, scale: float) -> Any:
-    """FlashAttention-4's forward pass; the last query sees every key. It takes no spans, so all keys count."""
-    from flash_attn.cute.interface import _flash_attn_fwd
-
-    by_token = (value.transpose(1, 2) for value in (q, k, v))
-    return _flash_attn_fwd(*by_token, softmax_scale=scale, causal=q.shape[2] > 1)[0]
-
-
 BF16 = ("bfloat16",)
 FP32 = ("float32",)
 
@@ -337,7 +329,7 @@ FLASH3 = library_variant(
     "fa3",
     "flash_attn_interface",
     "FlashAttention-3, which reads shared keys in place and splits those of one query",
-    from_module("kernels.attention.flash3", "grouped"),
+    from_module("kernels.attention.flash", "grouped_3"),
     minimum_bytes,
     dtypes=BF16,
     finite_only=True,
@@ -352,7 +344,7 @@ def _flash_attn_4(idea: str) -> Variant:
         bytes_model=minimum_bytes,
         finite_only=True,
         dtypes=BF16,
-        **laid_out(flash_attn_4, _queries_by_token),
+        **laid_out(from_module("kernels.attention.flash", "grouped_4"), _queries_by_token),
     )
 
 

@@ -91,6 +91,13 @@ class FlashAttention3:
         return out.copy_(result), None, None, None
 
 
+def flash_attention_4(q, k, v, *, causal=False, window_size_left=None, window_size_right=None, **more):
+    """Stands in for `_flash_attn_fwd` of `flash_attn.cute.interface`, which has other names for the same."""
+    assert (window_size_left is None) == (window_size_right is None)
+    left = -1 if window_size_left is None else window_size_left
+    return FlashAttention3().fwd(q, k, v, is_causal=causal, window_size_left=left, num_splits=1, **more)
+
+
 class DeepGemm:
     """Stands in for `deep_gemm`: (M, K) times (N, K), scales of `a` as (M, K / 128), written or added to the output."""
 
@@ -111,14 +118,22 @@ class DeepGemm:
         d.copy_((a.double() @ b.double().t()).bfloat16() + (0 if c is None else c))
 
 
-CALLED = [(op, name) for op, name in EVERY if op.variants[name].needs in ("flash_attn_interface", "deep_gemm")]
+STAND_INS = {
+    "flash_attn_interface": SimpleNamespace(flash_attn_3_gpu=FlashAttention3()),
+    "flash_attn.cute": SimpleNamespace(interface=SimpleNamespace(_flash_attn_fwd=flash_attention_4)),
+    "deep_gemm": DeepGemm(),
+}
+CALLED = [(op, name) for op, name in EVERY if op.variants[name].needs in STAND_INS]
 
 
 @pytest.mark.parametrize(("op", "name"), CALLED, ids=[f"{op.name}-{name}" for op, name in CALLED])
 def test_the_calls_of_a_library_follow_its_layout(op, name, monkeypatch):
-    monkeypatch.setitem(sys.modules, "flash_attn_interface", SimpleNamespace(flash_attn_3_gpu=FlashAttention3()))
-    monkeypatch.setitem(sys.modules, "deep_gemm", DeepGemm())
     variant = op.variants[name]
+    module = STAND_INS[variant.needs]
+    monkeypatch.setitem(sys.modules, variant.needs, module)
+    if variant.needs == "flash_attn.cute":
+        monkeypatch.setitem(sys.modules, "flash_attn", SimpleNamespace(cute=module))
+        monkeypatch.setitem(sys.modules, "flash_attn.cute.interface", module.interface)
     (dtype,) = variant.dtypes
     shapes = [shape for shape in op.check_shapes if variant.takes(shape, dtype)][:6]
     assert len(shapes) == 6
