@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from kernels import objects, tuned
+from kernels.normalised import in_words
 from kernels.registry import FOLDER, ByteModel, Launcher, Op, Variant
 
 _modules: dict[str, Any] = {}  # folder -> loaded extension
@@ -154,6 +155,19 @@ def library_variant(
     return Variant(
         name=name, kind="library", idea=idea, fn=fn, bytes_model=bytes_model, needs=needs, captured=False, **more
     )
+
+
+def quack_variant(
+    idea: str,
+    fn: Callable[..., Any],
+    bytes_model: ByteModel,
+    *,
+    name: str = "quack",
+    cannot: Any = in_words,
+    **more: Any,
+) -> Variant:
+    """Return a variant of QuACK: kernels in the CuTe DSL, which take finite rows of whole words or packets."""
+    return library_variant(name, "quack", idea, fn, bytes_model, finite_only=True, cannot=cannot, **more)
 
 
 def laid_out(function: Callable[..., Any], lay_out: Callable[..., tuple[Any, ...]]) -> dict[str, Any]:

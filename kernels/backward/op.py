@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 from kernels.gelu.op import CUBIC, SQRT_2_PI
-from kernels.normalised import EPS, UNIT, awkward_rows, in_one_block, in_packets, in_words
+from kernels.normalised import EPS, UNIT, awkward_rows, in_one_block, in_packets
 from kernels.registry import LARGE, TIME, Hypothesis, Op, Shape, Tensor, Variant, dtype_name, item_bytes, register
 from kernels.softmax import op as softmax
 from kernels.variants import (
@@ -25,6 +25,7 @@ from kernels.variants import (
     cuda_variant,
     library_variant,
     prepared_first,
+    quack_variant,
     random_normal,
     torch_variant,
     triton_variant,
@@ -168,13 +169,10 @@ SOFTMAX_VARIANTS = (
         softmax_unfused_bytes,
         finite_only=True,
     ),
-    library_variant(
-        "quack",
-        "quack",
+    quack_variant(
         "QuACK's kernel in the CuTe DSL, then PyTorch's scale: 5 element passes",
         quack_softmax_backward,
         softmax_unfused_bytes,
-        finite_only=True,
         cannot=in_packets,
     ),
     _cuda(
@@ -381,15 +379,11 @@ LAYERNORM_VARIANTS = (
         finite_only=True,
         cannot=in_one_block,
     ),
-    library_variant(
-        "quack",
-        "quack",
+    quack_variant(
         "QuACK's persistent kernel in the CuTe DSL, then PyTorch's sums: 3 element passes",
         prepared_first(_prepared_quack_layernorm),
         lambda shape, dtype: layernorm_bytes(shape, dtype) + 8 * shape[0],
         prepared=_prepared_quack_layernorm,
-        finite_only=True,
-        cannot=in_words,
     ),
     _cuda(
         "v05_columns",

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from kernels.normalised import UNIT, awkward_rows, in_words
+from kernels.normalised import UNIT, awkward_rows
 from kernels.registry import (
     LARGE,
     TIME,
@@ -33,6 +33,7 @@ from kernels.variants import (
     cuda_variant,
     from_extension,
     library_variant,
+    quack_variant,
     random_normal,
     torch_variant,
     triton_variant,
@@ -299,15 +300,11 @@ VARIANTS = (
         minimum_bytes,
         finite_only=True,
     ),
-    library_variant(
-        "quack",
-        "quack",
+    quack_variant(
         "QuACK's kernel in the CuTe DSL, 1 element pass by a cluster; losses in float32",
         quack_cross_entropy,
         minimum_bytes,
         prepared=lambda *inputs: functools.partial(_quack, *inputs),
-        finite_only=True,
-        cannot=in_words,
     ),
     cuda_variant(
         "cross_entropy",
@@ -375,25 +372,18 @@ GRADIENT_VARIANTS = (
         finite_only=True,
         prepared=lambda logits, *more: functools.partial(_liger_in_place, logits.clone(), *more),
     ),
-    library_variant(
-        "quack",
-        "quack",
+    quack_variant(
         "QuACK's two kernels in the CuTe DSL, losses in float32: 2 reads and 1 write of the elements",
         quack_gradient,
         twice_bytes,
         prepared=lambda logits, target, scale: functools.partial(_quack_both, logits, target, _scales(logits, scale)),
-        finite_only=True,
-        cannot=in_words,
     ),
-    library_variant(
-        "quack_fused",
-        "quack",
+    quack_variant(
         "QuACK's kernel of both passes: 1 read and 1 write, timed without the scale, which it cannot apply",
         quack_fused_gradient,
         gradient_bytes,
         prepared=lambda *inputs: functools.partial(_quack_sum, *inputs),
-        finite_only=True,
-        cannot=in_words,
+        name="quack_fused",
     ),
     _cuda(
         "v01_passes",

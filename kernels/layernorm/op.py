@@ -8,12 +8,13 @@ A row with a NaN or an infinity is NaN in every column. A row of one value is th
 import math
 from typing import Any
 
-from kernels.normalised import CHECK_ROWS, EPS, TOLERANCE_WHY, awkward_rows, in_words, layernorm64, layernorm_error
+from kernels.normalised import CHECK_ROWS, EPS, TOLERANCE_WHY, awkward_rows, layernorm64, layernorm_error
 from kernels.registry import LARGE, TIME, Hypothesis, Op, Shape, Tensor, Variant, dtype_name, item_bytes, register
 from kernels.variants import (
     compile_variant,
     cuda_variant,
     library_variant,
+    quack_variant,
     random_normal,
     torch_variant,
     triton_variant,
@@ -100,14 +101,10 @@ VARIANTS = (
     library_variant(
         "liger", "liger_kernel", "Liger's kernel in Triton, 2 element passes", liger_layernorm, unfused_bytes
     ),
-    library_variant(
-        "quack",
-        "quack",
+    quack_variant(
         "QuACK's kernel in the CuTe DSL, 2 element passes",
         quack_layernorm,
         minimum_bytes,
-        finite_only=True,
-        cannot=in_words,
     ),
     _cuda(
         "v01_thread",

@@ -15,7 +15,6 @@ from kernels.normalised import (
     TOLERANCE_WHY,
     UNIT,
     awkward_rows,
-    in_words,
     layernorm64,
     layernorm_error,
 )
@@ -24,6 +23,7 @@ from kernels.variants import (
     compile_variant,
     cuda_variant,
     library_variant,
+    quack_variant,
     random_normal,
     torch_variant,
     triton_variant,
@@ -124,14 +124,10 @@ VARIANTS = (
         liger_residual_layernorm,
         unfused_bytes,
     ),
-    library_variant(
-        "quack",
-        "quack",
+    quack_variant(
         "one launch of QuACK's kernel in the CuTe DSL: 4 element passes",
         quack_residual_layernorm,
         minimum_bytes,
-        finite_only=True,
-        cannot=in_words,
     ),
     cuda_variant(
         "residual_layernorm",

@@ -13,13 +13,14 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from kernels.normalised import EPS, UNIT, awkward_rows, in_one_block, in_words
+from kernels.normalised import EPS, UNIT, awkward_rows, in_one_block
 from kernels.registry import LARGE, TIME, Hypothesis, Op, Shape, Tensor, Variant, dtype_name, item_bytes, register
 from kernels.variants import (
     compile_variant,
     cuda_variant,
     library_variant,
     prepared_first,
+    quack_variant,
     random_normal,
     torch_variant,
     triton_variant,
@@ -215,14 +216,10 @@ VARIANTS = (
         finite_only=True,
         cannot=in_one_block,
     ),
-    library_variant(
-        "quack",
-        "quack",
+    quack_variant(
         "QuACK's kernel in the CuTe DSL, 2 element passes",
         quack_rmsnorm,
         minimum_bytes,
-        finite_only=True,
-        cannot=in_words,
     ),
     cuda_variant(
         "rmsnorm",
@@ -275,15 +272,11 @@ BACKWARD_VARIANTS = (
         finite_only=True,
         cannot=in_one_block,
     ),
-    library_variant(
-        "quack",
-        "quack",
+    quack_variant(
         "QuACK's persistent kernel in the CuTe DSL, then PyTorch's sum: 3 element passes",
         prepared_first(_prepared_quack_backward),
         lambda shape, dtype: backward_bytes(shape, dtype) + 4 * shape[0],
         prepared=_prepared_quack_backward,
-        finite_only=True,
-        cannot=in_words,
     ),
     cuda_variant(
         "rmsnorm",

@@ -31,6 +31,7 @@ from kernels.variants import (
     compile_variant,
     cuda_variant,
     library_variant,
+    quack_variant,
     random_normal,
     torch_variant,
     triton_variant,
@@ -267,13 +268,10 @@ VARIANTS = (
         liger_softmax,
         unfused_bytes,
     ),
-    library_variant(
-        "quack",
-        "quack",
+    quack_variant(
         "PyTorch's scale and mask in one launch, then QuACK's softmax in the CuTe DSL: 4 element passes",
         quack_softmax,
         quack_bytes,
-        finite_only=True,
         cannot=in_packets,
     ),
     cuda_variant(
