@@ -167,6 +167,23 @@ def test_causes_of_unseen_kernels_stay_as_right_as_they_were(
     assert (right.get(("full", "trap"), 0), right["default", "trap"]) == traps
 
 
+@pytest.mark.slow
+def test_kernels_have_causes_on_a_gpu_without_dram_counters(monkeypatch: pytest.MonkeyPatch) -> None:
+    score = loaded("tests/answer_key/kernels/score.py")
+    whole = score.load
+
+    def of_gb10(paths: list[Path]) -> Any:
+        read = whole(paths)
+        dram = [name for name in read.counters if "dram" in name]
+        return replace(read, counters=read.counters.drop(columns=dram).assign(cc="12.1"))
+
+    monkeypatch.setattr(score, "load", of_gb10)
+    rows = score.score("kernels_15")
+    right = rows[rows["metrics"] == "full"].groupby("kind")["right"].sum()
+    assert right["defect"] >= 34  # with DRAM counters 36: an H200's counts do not fit the rates of a 12.1
+    assert (right["clean"], right["trap"]) == (12, 9)  # none is advised
+
+
 def test_changes_become_delays_and_slopes_become_savings() -> None:
     """A change is asked for as delays; what these showed and what it takes away say what it saves."""
     measured = loaded("tests/answer_key/measured.py")
