@@ -19,6 +19,7 @@ constexpr int THREADS = 128 * (CONSUMERS + 1);
 [[maybe_unused]] constexpr int GROUP_ROWS = RING_GROUP_ROWS;  // tile rows of a cluster that stay together in L2
 constexpr bool SCALES = RING_SCALES != 0;
 constexpr int FILLS = SCALES ? 1 + 32 : 1, WARPS_THAT_FREE = SCALES ? 4 : 1;  // arrivals that fill and free a stage
+constexpr int LEFT = SCALES && MINE == 64 ? 56 : 40;  // registers of a thread that does not multiply
 constexpr uint32_t A_BYTES = BM * BK;
 static_assert(PEERS == 1 || PEERS == 2);
 
@@ -80,7 +81,7 @@ __device__ __forceinline__ void load_scales(uint32_t to, uint32_t barrier, const
   const auto copy = [](uint32_t to, const float* from) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
   };
-#pragma unroll
+#pragma unroll 4
   for (int i = lane; i < BM; i += 32) copy(to + i * 4, of_rows + min(i, rows - 1));
   if (lane < Width<BN>::WEIGHT_SCALES)
     copy(to + (BM + lane) * 4, of_columns + min((first + lane * Width<BN>::SHARE) / SCALED, blocks - 1) * apart);
@@ -108,8 +109,14 @@ struct RingTiles {
   static constexpr uint32_t STAGE_BYTES = Width<BN>::STAGE_BYTES;
   TileOrder<GROUP_ROWS, ROWS, Width<BN>::COLUMNS> order;
   int tiles, stride, steps, first_row, first_column;
-  uint32_t a, weight, full, empty, staged, scales, free;
+  uint64_t a, weight;  // in the first stage
+  uint32_t full, empty, staged, scales, free;
   Ring<STAGES> ring;
+
+  // Rows of the first stage in the present one.
+  __device__ __forceinline__ uint64_t staged_rows(uint64_t rows) const {
+    return advanced(rows, ring.stage * STAGE_BYTES);
+  }
 
   // The first of its rows of a tile, and the first column.
   __device__ __forceinline__ void place(int tile, int& row, int& column) const {
@@ -128,7 +135,7 @@ struct RingTiles {
     }
     wait_barrier(full + 8 * ring.stage, ring.phase);
     begin_multiply();
-    multiply_step(sums, a + ring.stage * STAGE_BYTES, weight + ring.stage * STAGE_BYTES, keep);
+    multiply_step(sums, staged_rows(a), staged_rows(weight), keep);
     commit_multiply();
   }
 
@@ -190,7 +197,7 @@ __device__ __forceinline__ void run_ring(const RingMaps& maps, int m, int n, int
   join_peers<PEERS>();
 
   if (group == CONSUMERS) {  // the producer: one thread, and a warp for scales
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(SCALES ? 56 : 40));
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(LEFT));
     if (threadIdx.x % 128 == 0) {
       wait_for_previous();
       Ring<STAGES> ring = {0, 1};  // all stages start empty
@@ -234,7 +241,7 @@ __device__ __forceinline__ void run_ring(const RingMaps& maps, int m, int n, int
       }
     }
   } else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(SCALES ? 224 : 232));
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"((504 - LEFT) / 2));
     wait_for_previous();
     consume(RingTiles<BN>{order,
                           tiles,
@@ -242,8 +249,8 @@ __device__ __forceinline__ void run_ring(const RingMaps& maps, int m, int n, int
                           steps,
                           first_row + group * MINE,
                           first_column,
-                          stages + group * MINE * BK,
-                          stages + A_BYTES,
+                          rows_at(stages + group * MINE * BK),
+                          rows_at(stages + A_BYTES),
                           full,
                           empty,
                           staged + group * OUT_BYTES,

@@ -155,12 +155,20 @@ __device__ __forceinline__ void multiply_fresh(float (&d)[64], uint64_t a, uint6
 #undef SUMS_4
 #undef SUMS_64
 
-// Four products, or those from FIRST to END: 64 rows at `a` x N rows at `b`, 128 deep. Rows have 128 bytes, swizzled.
+// The descriptor of rows of 128 bytes, swizzled, at `address`; and of those that are `bytes` further on: one addition,
+// where a new descriptor takes four dependent instructions.
+__device__ __forceinline__ uint64_t rows_at(uint32_t address) { return descriptor(address, 16, 1024); }
+
+__device__ __forceinline__ uint64_t advanced(uint64_t rows, uint32_t bytes) {
+  return (rows & 0xFFFFFFFF00000000ULL) | (static_cast<uint32_t>(rows) + (bytes >> 4));
+}
+
+// Four products, or those from FIRST to END: 64 rows of `a` x N rows of `b`, 128 deep.
 template <int FIRST = 0, int END = BK / 32, int SUMS>
-__device__ __forceinline__ void multiply_step(float (&d)[SUMS], uint32_t a, uint32_t b, bool keep) {
+__device__ __forceinline__ void multiply_step(float (&d)[SUMS], uint64_t a, uint64_t b, bool keep) {
 #pragma unroll
   for (int part = FIRST; part < END; ++part)
-    multiply_fp8(d, descriptor(a + part * 32, 16, 1024), descriptor(b + part * 32, 16, 1024), keep || part > 0);
+    multiply_fp8(d, advanced(a, part * 32), advanced(b, part * 32), keep || part > 0);
 }
 
 // The first column of piece `piece` of a tile. Of a width that 64 does not divide, the last two pieces overlap.
@@ -172,13 +180,22 @@ constexpr __device__ int piece_column(int piece) {
 template <int BN>
 constexpr int PIECES = (BN + 63) / 64;
 
+// Copies a thread's 16 pairs of bf16, of 64 columns of a warpgroup's 64 rows, to `to`, swizzled as TMA expects.
+__device__ __forceinline__ void stage_piece(uint32_t to, const uint32_t* rounded) {
+  const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
+#pragma unroll
+  for (int j = 0; j < 4; ++j)  // 16 columns. Matrices: rows 0-7 / 8-15 of the warp x columns 0-7 / 8-15
+    store_matrices(to + swizzled<128>(warp * 16 + lane % 8 + lane / 8 % 2 * 8, j * 2 + lane / 16), rounded[j * 4],
+                   rounded[j * 4 + 1], rounded[j * 4 + 2], rounded[j * 4 + 3]);
+}
+
 // Writes 64 columns, from `column` on, of a warpgroup's 64 rows, as piece `piece`, through one of BUFFERS places of 64 x
-// 64 outputs at `staged`: swizzled as TMA expects, from there to `out`. `rounded` are a thread's 16 pairs of bf16.
+// 64 outputs at `staged`. `rounded` are a thread's 16 pairs of bf16.
 // Nothing has been in the places of a block's last tile.
 template <int BN, int BUFFERS, bool LAST = false>
 __device__ __forceinline__ void write_piece(const CUtensorMap* out, uint32_t staged, const uint32_t* rounded, int piece,
                                             int row, int column, int m, int n) {
-  const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32, barrier = 1 + threadIdx.x / 128;
+  const int thread = threadIdx.x % 128, barrier = 1 + threadIdx.x / 128;
   const uint32_t to = staged + piece % BUFFERS * 64 * 128;
   // the next tile's first piece may have the place of this one's last
   constexpr int PENDING = PIECES<BN> % BUFFERS == 0 ? BUFFERS - 1 : 0;
@@ -186,10 +203,7 @@ __device__ __forceinline__ void write_piece(const CUtensorMap* out, uint32_t sta
     if (thread == 0) asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(PENDING) : "memory");
     join_named(barrier);
   }
-#pragma unroll
-  for (int j = 0; j < 4; ++j)  // 16 columns. Matrices: rows 0-7 / 8-15 of the warp x columns 0-7 / 8-15
-    store_matrices(to + swizzled<128>(warp * 16 + lane % 8 + lane / 8 % 2 * 8, j * 2 + lane / 16), rounded[j * 4],
-                   rounded[j * 4 + 1], rounded[j * 4 + 2], rounded[j * 4 + 3]);
+  stage_piece(to, rounded);
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
   join_named(barrier);
   if (thread == 0) {

@@ -405,17 +405,16 @@ BLOCK_VARIANTS = (
     ),
     _cuda(
         "v09_alternate",
-        "a warpgroup promotes all columns of a step while the other one multiplies, and writes late",
-        _tiled_bytes(True, Tiling(128, 128, group=16)),
+        "tiles of 256 x 128: a warpgroup promotes whole products while the other one multiplies",
+        _tiled_bytes(True, Tiling(256, 128, group=8)),
         binding="run<{launcher}, true>",
         hypotheses=(
             _bound(TIME, "v06_blocks", high=0.92, shape="square_4096", counters=False),
             *(_bound(TIME, "deep_gemm", high=1.0, shape=name, counters=False) for name in SHAPES),
         ),
         tunables={
-            "MATMUL_FP8_V09_GROUP_ROWS": (8, 16, 4),
-            "MATMUL_FP8_V09_STAGES": (5, 4),
-            "MATMUL_FP8_V09_PEERS": (2, 1),
+            "MATMUL_FP8_V09_GROUP_ROWS": (8, 16),
+            "MATMUL_FP8_V09_ACROSS": (1, 0),
         },
     ),
 )

@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(THREADS, 2)
     wait_barrier(full + 8 * ring.stage, ring.phase);
     const uint32_t at = stages + ring.stage * STAGE_BYTES;
     begin_multiply();
-    multiply_step(sums, at + group * 64 * BK, at + A_BYTES, step > 0);
+    multiply_step(sums, rows_at(at + group * 64 * BK), rows_at(at + A_BYTES), step > 0);
     commit_multiply();
     wait_multiply<0>();
     __syncthreads();

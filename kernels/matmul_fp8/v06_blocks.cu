@@ -46,7 +46,7 @@ struct Promoted {
   // Multiplies and promotes a step. The compiler lets products and promotion overlap inside an iteration only.
   static __device__ __forceinline__ void run_step(RingTiles<BN>& at, float (&sums)[BN / 2], int my_row) {
     wait_barrier(at.full + 8 * at.ring.stage, at.ring.phase);
-    const uint32_t a = at.a + at.ring.stage * at.STAGE_BYTES, weight = at.weight + at.ring.stage * at.STAGE_BYTES;
+    const uint64_t a = at.staged_rows(at.a), weight = at.staged_rows(at.weight);
     const uint32_t scales = at.scales + at.ring.stage * Width<BN>::SCALE_BYTES;
     const float rows[2] = {read_scale(scales + my_row * 4), read_scale(scales + my_row * 4 + 32)};
     constexpr bool ONE_EACH = BN / PARTS == Width<BN>::SHARE;  // a part has one scale: no registers are needed for more
@@ -59,12 +59,12 @@ struct Promoted {
 #pragma unroll
     for (int turn = 0; turn <= PARTS; ++turn) {
       if (turn < PARTS) {
-        const uint32_t mine = weight + turn * (BN / PARTS) * BK;
+        const uint64_t mine = advanced(weight, turn * (BN / PARTS) * BK);
         begin_multiply();
         if constexpr (BN == 256) {
           multiply_step(part[turn % 2], a, mine, false);
         } else {
-          multiply_fresh(part[turn % 2], descriptor(a, 16, 1024), descriptor(mine, 16, 1024));
+          multiply_fresh(part[turn % 2], a, mine);
           multiply_step<1>(part[turn % 2], a, mine, true);
         }
         commit_multiply();
