@@ -118,6 +118,7 @@ __global__ void __launch_bounds__(THREADS, 1)
     // tiles.cuh says in which row and column value i of these is
     float sums[32] = {}, largest[2], total[2];
     Ring<STAGES> at;
+    int repair = 0;  // whether an output is not finite
 
     // Processes N keys from `key` on: a tile or half of one. Scores become weights piece by piece. While one piece
     // multiplies its values, the next piece is computed.
@@ -178,7 +179,6 @@ __global__ void __launch_bounds__(THREADS, 1)
                        pack(sums[8 * i], sums[8 * i + 1]), pack(sums[8 * i + 2], sums[8 * i + 3]),
                        pack(sums[8 * i + 4], sums[8 * i + 5]), pack(sums[8 * i + 6], sums[8 * i + 7]));
       asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-      // a row that is not finite may hold 0 * inf of a key that it does not see: compute it again, key by key
       const int row = work.row + group * 64;
       const bool bad = !(test[0] == 0.0f && test[1] == 0.0f);
       int any;
@@ -196,20 +196,7 @@ __global__ void __launch_bounds__(THREADS, 1)
         store_box(&out_map, mine, 0, row, work.head);
         asm volatile("cp.async.bulk.commit_group;" ::: "memory");
       }
-      if (any) {
-        if (leads) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
-        join_named(1 + group);
-        const int64_t base = static_cast<int64_t>(work.head) * tokens * ATTENTION_HEAD_SIZE;
-        uint64_t rest = __ballot_sync(0xffffffffU, test[0] != 0.0f) |
-                        static_cast<uint64_t>(__ballot_sync(0xffffffffU, test[1] != 0.0f)) << 32;
-        while (rest) {
-          const int in_warp = (__ffsll(rest) - 1) / 4, query = row + warp * 16 + in_warp;
-          rest &= ~(15ULL << in_warp * 4);
-          if (query < tokens)
-            attention_exact_row(q + base + query * ATTENTION_HEAD_SIZE, k + base, v + base,
-                                out + base + query * ATTENTION_HEAD_SIZE, max(0, query - window + 1), query, scale);
-        }
-      }
+      repair |= any;
     };
 
     Work work;
@@ -252,6 +239,23 @@ __global__ void __launch_bounds__(THREADS, 1)
       if (top < tokens) finish(work, total);
     }
     if (leads) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+    // A row that is not finite may hold 0 * inf of a key that it does not see: compute it again, key by key. A call of a
+    // function inside the loop above would take the uniform registers from it.
+    if (repair) {
+      join_named(1 + group);
+      for (int round = 0; deal.take(round, work); ++round) {
+        const int64_t base = static_cast<int64_t>(work.head) * tokens * ATTENTION_HEAD_SIZE;
+        for (int i = 0; i < 16; ++i) {
+          const int query = work.row + group * 64 + warp * 16 + i;
+          if (query >= tokens) break;
+          const int64_t at_query = base + query * ATTENTION_HEAD_SIZE;
+          const float test = to_float(out[at_query + lane]) * 0.0f + to_float(out[at_query + lane + 32]) * 0.0f;
+          if (__any_sync(0xffffffffU, test != 0.0f))
+            attention_exact_row(q + at_query, k + base, v + base, out + at_query, max(0, query - window + 1), query,
+                                scale);
+        }
+      }
+    }
   }
 #else
   __trap();  // compiled without the instructions of sm_90a
