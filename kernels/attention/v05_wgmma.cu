@@ -4,10 +4,10 @@
 // Moves    q, k, v and out once through DRAM; k and v through L2 once for each tile of 192 queries.
 // Versus   v04: TMA loads operands, and the tensor cores read them from shared memory, not from
 //          registers. While a quarter of a tile's weights multiplies its values, the exponentials of the next quarter
-//          are computed. A warpgroup skips the half of a tile that none of its queries sees. A block works on several
-//          tiles, longest first.
+//          are computed. Sums are scaled only when a largest score has grown by more than 2^8. A warpgroup skips the
+//          half of a tile that none of its queries sees. A block works on several tiles, longest first.
 // Source   Shah et al., "FlashAttention-3", arXiv:2407.08608; PTX ISA, "Asynchronous Warpgroup Level Matrix
-//          Instructions"
+//          Instructions"; FlashAttention-4 scales sums when needed, too
 #include <algorithm>
 #include <cfloat>
 #include <cstdint>
@@ -36,7 +36,43 @@ namespace {
 // How many pieces of a tile's weights multiply its values one after another. At T 8192 four are faster than two, and two
 // are faster than one (README.md).
 constexpr int PIECES = ATTENTION_V05_PIECES;
+constexpr float GROWTH = 8.0f;  // sums are scaled when a row's largest score grows by more, in log 2
 static_assert(PIECES == 1 || PIECES == 2 || PIECES == 4, "a tile is cut into one, two or four pieces");
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+// raise_largest(), unless no row of a warp has grown by more than GROWTH: then all stays, and weights above 1 are
+// divided by a total that has them too.
+template <int N>
+__device__ __forceinline__ void raise_when_needed(const float (&scores)[N], float to_log2, float (&largest)[2],
+                                                  float (&total)[2], float (&sums)[32], float (&base)[2]) {
+  float now[2];
+  bool grows = false;
+#pragma unroll
+  for (int row = 0; row < 2; ++row) {
+    float most = scores[row * 2], also = scores[row * 2 + 1];
+#pragma unroll
+    for (int i = 4 + row * 2; i < N; i += 4) most = max_or_nan(most, scores[i]), also = max_or_nan(also, scores[i + 1]);
+    most = max_or_nan(most, also);
+    most = max_or_nan(most, __shfl_xor_sync(0xffffffffU, most, 1));
+    most = max_or_nan(most, __shfl_xor_sync(0xffffffffU, most, 2));
+    now[row] = max_or_nan(largest[row], most);
+    grows |= !(fabsf((now[row] - largest[row]) * to_log2) <= GROWTH);
+  }
+  if (__any_sync(0xffffffffU, grows)) {
+    float factor[2];
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+      factor[row] = exp2_fast((largest[row] - now[row]) * to_log2);
+      total[row] *= factor[row];
+      largest[row] = now[row];
+    }
+#pragma unroll
+    for (int i = 0; i < 32; ++i) sums[i] *= factor[i / 2 % 2];
+  }
+#pragma unroll
+  for (int row = 0; row < 2; ++row) base[row] = largest[row] * to_log2;
+}
+#endif
 
 // Queries `row` to `row` + ROWS of a head, and the tiles of keys that they see, from `last` down to `first`.
 struct Work {
@@ -140,7 +176,7 @@ __global__ void __launch_bounds__(THREADS, 1)
           if (ahead + window <= i / 2 % 2 * 8 - (i / 4 * 8 + i % 2)) scores[i] = -INFINITY;
       }
       float base[2];
-      raise_largest(scores, to_log2, largest, total, sums, base);
+      raise_when_needed(scores, to_log2, largest, total, sums, base);
       const uint32_t b = values / 16 + from;
       const auto take = [&](auto piece) {
         constexpr int FIRST = decltype(piece)::value * N / 16 / PARTS, END = FIRST + N / 16 / PARTS;

@@ -421,16 +421,20 @@ VARIANTS = (
     cuda_variant(
         "attention_grouped",
         "v10_stream",
-        "heads of 128: products of the next queries overlap the end of these, and two warpgroups take turns",
+        "products of the next queries overlap the end of these, and warpgroups take turns at the tensor cores",
         minimum_bytes,
         hypotheses=(
             Hypothesis(TIME, "v08_ring", high=0.92, dtypes=BF16),
             Hypothesis(TIME, "fa3", high=1.0, dtypes=BF16),
             Hypothesis(TIME, "v08_ring", high=0.94, dtypes=BF16, shape="b1_t4096", counters=False),
             Hypothesis(TIME, "fa3", high=1.0, dtypes=BF16, shape="b1_t4096", counters=False),
+            Hypothesis(TIME, "v08_ring", high=0.97, dtypes=BF16, shape="b8_t1024_hs64", counters=False),
         ),
         dtypes=BF16,
-        tunables={"ATTENTION_GROUPED_V10_TURNS": (1, 0), "ATTENTION_GROUPED_V10_WAIT": (4, 0, 8)},
+        tunables={
+            "ATTENTION_GROUPED_V10_TURNS": (1, 0),
+            "ATTENTION_GROUPED_V10_EARLY": (3, 8),
+        },
     ),
     cuda_variant(
         "attention_grouped",

@@ -1,12 +1,18 @@
-// attention_grouped v10_stream: v08_ring for heads of 128, as one stream of tiles: the last product of a tile of queries
-// overlaps the first product of the next one, and the two warpgroups take turns at the tensor cores.
-// Shapes   q (B, nh, Tq, 128), k, v (B, nkv, Tk, 128) bf16 with any strides of batch, head and token, out (B, Tq, nh, 128).
-// Needs    sm_90a, 16-byte aligned tokens; elsewhere, and for an axis of stride 0, v02 runs; for heads of 64, v08 runs
-// Moves    q and out once, visible keys and values once through DRAM; through L2 once for each head and 128 queries.
-// Versus   v08: a warpgroup multiplies the scores of the next 128 queries with their first keys while it ends these 128
-//          queries and writes them. Both warpgroups see the same tiles of keys, so each issues its products when the
-//          other one has issued its own (named barriers). Values of a tile are loaded after the keys of the next one.
-// Source   v08_ring.cu; Shah et al., "FlashAttention-3", arXiv:2407.08608, section 3.1
+// attention_grouped v10_stream: v08_ring as one stream of tiles: the last product of a tile of queries overlaps the
+// first product of the next one, and the warpgroups take turns at the tensor cores.
+// Shapes   q (B, nh, Tq, hs), k, v (B, nkv, Tk, hs) bf16 with any strides of batch, head and token, out (B, Tq, nh, hs);
+//          hs 64 or 128.
+// Needs    sm_90a, 16-byte aligned tokens; elsewhere, and for an axis of stride 0, v02 runs
+// Moves    q and out once, visible keys and values once through DRAM; through L2 once for each head and 128 queries (192
+//          with hs 64).
+// Versus   v08: a warpgroup multiplies the scores of the next queries with their first keys while it ends these and
+//          writes them. All warpgroups see the same tiles of keys, so each issues its products when another one has
+//          issued its own (named barriers). An issue waits for the product before it, so the comparisons of scores are
+//          between the issues of the values' products. Sums are scaled only when a row's largest score has grown by
+//          more than 2^8. The producer deals tiles, so that blocks differ by one tile of keys at most, and posts them
+//          in shared memory.
+// Source   v08_ring.cu; Shah et al., "FlashAttention-3", arXiv:2407.08608, section 3.1; FlashAttention-4 scales sums
+//          when needed, too
 #include <algorithm>
 #include <cstdint>
 #include <type_traits>
@@ -16,42 +22,39 @@
 #include "overlap_shared.cuh"
 #include "span.cuh"
 
-cudaError_t attention_grouped_v02_mma(const AttentionGroupedCall& call);   // runs where this rung cannot
-cudaError_t attention_grouped_v08_ring(const AttentionGroupedCall& call);  // runs heads of 64
+cudaError_t attention_grouped_v02_mma(const AttentionGroupedCall& call);  // runs where this rung cannot
 
 #ifndef ATTENTION_GROUPED_V10_TURNS
 #define ATTENTION_GROUPED_V10_TURNS 1
 #endif
-#ifndef ATTENTION_GROUPED_V10_WAIT
-#define ATTENTION_GROUPED_V10_WAIT 4
+#ifndef ATTENTION_GROUPED_V10_EARLY
+#define ATTENTION_GROUPED_V10_EARLY 3
 #endif
 namespace {
-constexpr bool TURNS = ATTENTION_GROUPED_V10_TURNS;  // whether the warpgroups take turns at the tensor cores
+[[maybe_unused]] constexpr bool TURNS =
+    ATTENTION_GROUPED_V10_TURNS;  // whether the warpgroups take turns at the tensor cores
 // Eighths of a tile's exponentials before the wait for the values' product. 8 puts nothing after the wait but the
 // scaling of sums; 0 leaves the place to ptxas.
-constexpr int BEFORE_WAIT = ATTENTION_GROUPED_V10_WAIT;
-constexpr int SIZE = 128, KEYS = 128, GROUPS = 2, STAGES = 2;
-constexpr int ROWS = 64 * GROUPS, THREADS = 128 * (GROUPS + 1), BOXES = SIZE / 64;
-constexpr float LEAST = -1e30f;                                 // stands for no score yet; finite after any scaling
+[[maybe_unused]] constexpr int BEFORE_WAIT = 2;
+// Of the 8 products of a tile's values, how many are issued before the wait for scores. The rest is issued between the
+// comparisons that find the largest score: an issue waits for the product before it.
+[[maybe_unused]] constexpr int EARLY = ATTENTION_GROUPED_V10_EARLY;
+// Sums are scaled when a row's largest score grows by more, in log 2; weights above 1 are divided by a total of such.
+[[maybe_unused]] constexpr float GROWTH = 8.0f;
+constexpr int KEYS = 128, POSTS = 4;                            // keys of a tile; descriptions of work in shared memory
+[[maybe_unused]] constexpr float LEAST = -1e30f;                // stands for no score yet; finite after any scaling
 constexpr uint32_t KEY_BOX = KEYS * 128, QUERY_BOX = 64 * 128;  // bytes of boxes of 64 columns
-// PART: a warpgroup's queries, kept twice, or its output
-constexpr uint32_t TILE = BOXES * KEY_BOX, PART = BOXES * QUERY_BOX;
-constexpr uint32_t SHARED = 1024 + 2 * STAGES * TILE + 3 * GROUPS * PART + 8 * (4 * STAGES + 4);
-}  // namespace
 
-#ifdef ATTENTION_TRACE
-constexpr int TRACE_SLOTS = 160;
-__device__ uint32_t trace_times[132 * 2 * TRACE_SLOTS * 8];
-__device__ unsigned long long trace_ends[132 * 4];
-#define STAMP(event) \
-  if (leads && slot < TRACE_SLOTS) trace_times[((blockIdx.x * 2 + group) * TRACE_SLOTS + slot) * 8 + (event)] = clock()
-#define MARK(kind)                                                                                                \
-  if (leads && slot < TRACE_SLOTS) trace_times[((blockIdx.x * 2 + group) * TRACE_SLOTS + slot) * 8 + 7] = (kind); \
-  ++slot
-#else
-#define STAMP(event)
-#define MARK(kind)
-#endif
+template <int D>
+struct Sizes {
+  // warpgroups that compute, 64 queries each; tiles of keys and of values in flight or in use
+  static constexpr int GROUPS = D == 64 ? 3 : 2, STAGES = D == 64 ? 4 : 2;
+  static constexpr int ROWS = 64 * GROUPS, THREADS = 128 * (GROUPS + 1), BOXES = D / 64;
+  // PART: a warpgroup's queries, kept twice, or its output
+  static constexpr uint32_t TILE = BOXES * KEY_BOX, PART = BOXES * QUERY_BOX;
+  static constexpr uint32_t SHARED = 1024 + 2 * STAGES * TILE + 3 * GROUPS * PART + 8 * (4 * STAGES + 4) + POSTS * 32;
+};
+}  // namespace
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 namespace {
@@ -61,7 +64,7 @@ __device__ __forceinline__ uint64_t values_at(uint32_t address) {
 }
 
 // d (64 x 128) += a (64 x 16) x b (16 x 128, its rows along N): a in registers, b in shared memory.
-__device__ __forceinline__ void multiply_values(float (&d)[64], const uint32_t* a, uint64_t b, int keep) {
+__device__ __forceinline__ void multiply_values(float (&d)[64], const uint32_t* a, uint32_t address, int keep) {
 #define EIGHT(i)                                                                                              \
   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), \
       "+f"(d[i + 7])
@@ -72,9 +75,13 @@ __device__ __forceinline__ void multiply_values(float (&d)[64], const uint32_t* 
       "%49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, {%64, %65, %66, %67}, %68, p, 1, 1, "
       "1; }"
       : EIGHT(0), EIGHT(8), EIGHT(16), EIGHT(24), EIGHT(32), EIGHT(40), EIGHT(48), EIGHT(56)
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(keep));
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(values_at(address)), "r"(keep));
 #undef EIGHT
 }
+__device__ __forceinline__ void multiply_values(float (&d)[32], const uint32_t* a, uint32_t address, int keep) {
+  multiply<true>(d, a, tile_at(address), keep);
+}
+
 // Keeps ptxas from moving a wait before the code that computes `sum`, a sum of exponentials: it would loop if that were
 // negative. The vote tells ptxas that warps do not diverge here.
 __device__ __forceinline__ void stay(float sum) {
@@ -115,11 +122,12 @@ __device__ __forceinline__ void arrive_named(int id, int threads) {
 // Tells the compiler that all threads of a warp have this value, so that it keeps it in a uniform register.
 __device__ __forceinline__ int uniform(int value) { return __shfl_sync(0xffffffffU, value, 0); }
 
-// Which stage of two a tile has, and the phase of its barriers: both from the number of tiles before it.
+// Which stage a tile has, and the phase of its barriers: both from the number of tiles before it.
+template <int STAGES>
 struct Turn {
   uint32_t count = 0;
-  __device__ __forceinline__ uint32_t stage() const { return count % 2; }
-  __device__ __forceinline__ uint32_t phase() const { return count / 2 % 2; }
+  __device__ __forceinline__ uint32_t stage() const { return count % STAGES; }
+  __device__ __forceinline__ uint32_t phase() const { return count / STAGES % 2; }
 };
 
 // Queries `row` to `row` + ROWS of a head, and the tiles of keys that they see, from `last` down to `first`: at least
@@ -129,14 +137,49 @@ struct Work {
   Span span;
 };
 
-// Deals tiles of queries to blocks. Those with the most keys go first, and every second round goes through the blocks in
-// reverse. So all blocks end at about the same time.
+// The producer posts a tile of queries for the other warps in shared memory. A batch below 0 says that there is none.
+__device__ __forceinline__ void post(uint32_t at, const Work& work) {
+  asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(work.batch), "r"(work.head), "r"(work.row),
+               "r"(work.first)
+               : "memory");
+  asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(at + 16), "r"(work.last), "r"(work.span.first),
+               "r"(work.span.end), "r"(work.span.window)
+               : "memory");
+}
+__device__ __forceinline__ Work posted(uint32_t at) {
+  Work work{0, 0, 0, 0, 0, Span(nullptr, 0, 0)};
+  asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(work.batch), "=r"(work.head), "=r"(work.row), "=r"(work.first)
+               : "r"(at)
+               : "memory");
+  asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(work.last), "=r"(work.span.first), "=r"(work.span.end), "=r"(work.span.window)
+               : "r"(at + 16)
+               : "memory");
+  return work;
+}
+
+// Deals tiles of queries to blocks in rounds, those with the most keys first. All heads have tiles of the same few sizes.
+// If a round has tiles of two sizes, the larger ones go to the blocks that got smaller ones the longest time ago. With
+// fewer heads than blocks, a round has more sizes, and every second one goes through the blocks in reverse.
+template <int ROWS>
 struct Deal {
   const int* spans;
-  int batches, heads, queries, keys;
-  __device__ __forceinline__ bool take(int round, Work& work) const {
-    const int tiles = (queries - 1) / ROWS + 1, pairs = batches * heads;
-    const int index = round * gridDim.x + (round % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
+  int batches, heads, queries, keys, round = 0, offset = 0;
+  __device__ __forceinline__ bool take(Work& work) {
+    const int tiles = (queries - 1) / ROWS + 1, pairs = batches * heads, blocks = gridDim.x;
+    const int before = round * blocks;
+    int index = before + blockIdx.x;
+    if (pairs >= blocks) {
+      index -= offset;
+      if (index < before) index += blocks;
+      const int larger = (pairs - before % pairs) % pairs;  // tiles before the next size
+      if (larger < blocks) offset += larger;
+      if (offset >= blocks) offset -= blocks;
+    } else if (round % 2) {
+      index = before + blocks - 1 - blockIdx.x;
+    }
+    ++round;
     if (index >= tiles * pairs) return false;
     work.row = (tiles - 1 - index / pairs) * ROWS;
     work.batch = index % pairs / heads, work.head = index % pairs % heads;
@@ -151,19 +194,23 @@ struct Deal {
 }  // namespace
 #endif
 
-template <typename T>
-__global__ void __launch_bounds__(THREADS, 1)
+template <typename T, int SIZE>
+__global__ void __launch_bounds__(Sizes<SIZE>::THREADS, 1)
     attention_grouped_v10_stream(const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap k_map,
                                  const __grid_constant__ CUtensorMap v_map, const __grid_constant__ CUtensorMap out_map,
                                  Grouped<T> in, int batches, int sharing) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  constexpr int GROUPS = Sizes<SIZE>::GROUPS, STAGES = Sizes<SIZE>::STAGES, ROWS = Sizes<SIZE>::ROWS;
+  constexpr int BOXES = Sizes<SIZE>::BOXES;
+  constexpr uint32_t TILE = Sizes<SIZE>::TILE, PART = Sizes<SIZE>::PART;
   extern __shared__ uint8_t memory[];
   const uint32_t keys = (shared_address(memory) + 1023) & ~1023U;  // swizzled tiles start at multiples of 1024
   const uint32_t values = keys + STAGES * TILE, queries = values + STAGES * TILE;
   const uint32_t staged = queries + 2 * GROUPS * PART;
   const uint32_t k_full = staged + GROUPS * PART, k_empty = k_full + 8 * STAGES, v_full = k_empty + 8 * STAGES;
   const uint32_t v_empty = v_full + 8 * STAGES, q_full = v_empty + 8 * STAGES, q_empty = q_full + 8 * 2;
-  const Deal deal{in.spans, batches, in.heads, in.queries, in.keys};
+  const uint32_t posts = q_empty + 8 * 2;
+  Deal<ROWS> deal{in.spans, batches, in.heads, in.queries, in.keys};
   const int group = __shfl_sync(0xffffffffU, threadIdx.x / 128, 0);  // tells the compiler that a warp has one group
 
   if (threadIdx.x == 0) {
@@ -183,7 +230,7 @@ __global__ void __launch_bounds__(THREADS, 1)
     if (threadIdx.x % 128 == 0) {
       Ring<STAGES> at, behind;  // stages of keys, and of values, which are one tile behind
       Work work{0, 0, 0, 0, 0, Span(nullptr, 0, 0)};
-      int tile_before = 0, head_before = 0, batch_before = 0;
+      int round = 0, tile_before = 0, head_before = 0, batch_before = 0;
       const auto load_values = [&] {
         const uint32_t barrier = 8 * behind.stage, to = behind.stage * TILE;
         wait_barrier(v_empty + barrier, behind.phase ^ 1);
@@ -193,9 +240,10 @@ __global__ void __launch_bounds__(THREADS, 1)
                    batch_before);
         behind.advance();
       };
-      for (int round = 0; deal.take(round, work); ++round) {
+      for (; deal.take(work); ++round) {
         const int half = round % 2, key_head = work.head / sharing;
         wait_barrier(q_empty + 8 * half, round / 2 % 2 ^ 1);  // both halves start empty
+        post(posts + round % POSTS * 32, work);
         expect_bytes(q_full + 8 * half, GROUPS * PART);
         for (int part = 0; part < GROUPS; ++part)  // rows after the last are filled with zeros and counted in full
           for (int box = 0; box < BOXES; ++box)
@@ -213,26 +261,25 @@ __global__ void __launch_bounds__(THREADS, 1)
         }
       }
       load_values();
+      wait_barrier(q_empty + 8 * (round % 2), round / 2 % 2 ^ 1);
+      work.batch = -1;
+      post(posts + round % POSTS * 32, work);
+      arrive(q_full + 8 * (round % 2));
     }
   } else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
+    if (SIZE == 64)
+      asm volatile("setmaxnreg.inc.sync.aligned.u32 160;");
+    else
+      asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
     const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
     const bool leads = thread == 0;
     const float to_log2 = in.scale * LOG2_E;
     // tiles.cuh says in which row and column value i of these is
-    float sums[64] = {}, scores[64], largest[2], total[2], base[2], factor[2];
+    float sums[SIZE / 2] = {}, scores[KEYS / 2], largest[2], total[2], base[2], factor[2];
     uint32_t weights[32];              // pairs of weights, as a register operand
-    Turn at;                           // the stage of `scores`' keys
+    Turn<STAGES> at;                   // the stage of `scores`' keys
     int round = 0, half = 0, top = 0;  // which queries; the place of the warpgroup's first one
     Work work{0, 0, 0, 0, 0, Span(nullptr, 0, 0)};
-#ifdef ATTENTION_TRACE
-    int slot = 0;
-    if (leads) {
-      unsigned long long now;
-      asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
-      if (group == 0) trace_ends[blockIdx.x * 4] = now, trace_ends[blockIdx.x * 4 + 1] = clock64();
-    }
-#endif
 
     const auto multiply_scores = [&] {
       const uint32_t q = (queries + (half * GROUPS + group) * PART) / 16, k = (keys + at.stage() * TILE) / 16;
@@ -243,52 +290,62 @@ __global__ void __launch_bounds__(THREADS, 1)
                         tile_at(k + step / 4 * (KEY_BOX / 16) + step % 4 * 2), step > 0);
       commit_multiply();
     };
-    const auto multiply_sums = [&](uint32_t stage, bool fresh) {
-      const uint32_t b = (values + stage * TILE) / 16;
-      begin_multiply();
-#pragma unroll
-      for (int step = 0; step < KEYS / 16; ++step)
-        multiply_values(sums, weights + step * 4, values_at(b + step * 128), step > 0 || !fresh);
-      commit_multiply();
+    const auto multiply_step = [&](int step, uint32_t stage, bool fresh) {
+      multiply_values(sums, weights + step * 4, (values + stage * TILE) / 16 + step * 128, step > 0 || !fresh);
     };
-    // Waits for this warpgroup's turn at the tensor cores, and gives the turn to the other one.
+    // Waits for this warpgroup's turn at the tensor cores, and gives the turn to the next one.
     const auto take_turn = [&] {
-      if (TURNS) join_named(3 + group, 2 * 128);
+      if (TURNS) join_named(1 + GROUPS + group, 2 * 128);
     };
     const auto give_turn = [&] {
-      if (TURNS) arrive_named(4 - group, 2 * 128);
+      if (TURNS) arrive_named(1 + GROUPS + (group + 1) % GROUPS, 2 * 128);
     };
     // Sets the scores that no query sees to -inf; the first one is of key `key`.
     const auto hide = [&](int key) {
-      if (key + KEYS - 1 <= top && key >= work.span.from(top + 63)) return;
+      const int mine = key + lane % 4 * 2, place = top + warp * 16 + lane / 4;
+      if (key + KEYS - 1 > top) {
 #pragma unroll
-      for (int row = 0; row < 2; ++row) {
-        const int place = top + warp * 16 + lane / 4 + row * 8, mine = key + lane % 4 * 2;
-        const int most = place - mine, least = work.span.from(place) - mine;
+        for (int i = 0; i < KEYS / 2; ++i)
+          if (i / 4 * 8 + i % 2 - i / 2 % 2 * 8 > place - mine) scores[i] = -INFINITY;
+      }
+      if (key < work.span.from(top + 63)) {
+        const int least[2] = {work.span.from(place) - mine, work.span.from(place + 8) - mine};
 #pragma unroll
-        for (int i = row * 2; i < KEYS / 2; i += 4)
-#pragma unroll
-          for (int j = 0; j < 2; ++j)
-            if (i / 4 * 8 + j > most || i / 4 * 8 + j < least) scores[i + j] = -INFINITY;
+        for (int i = 0; i < KEYS / 2; ++i)
+          if (i / 4 * 8 + i % 2 < least[i / 2 % 2]) scores[i] = -INFINITY;
       }
     };
-    // Updates the largest score of each row. `base` returns it in units of log 2, `factor` by what sums shrink.
+    float most[4];  // the largest of the scores at 4 * i + x
+    const auto compare = [&](int first, int end) {
+#pragma unroll
+      for (int i = first; i < end; ++i)
+#pragma unroll
+        for (int x = 0; x < 4; ++x) most[x] = i > 0 ? max_or_nan(most[x], scores[4 * i + x]) : scores[x];
+    };
+    // Updates the largest score of each row, after compare(): `base` returns it in units of log 2, `factor` by what sums
+    // shrink. A score may be larger than `largest`, by up to GROWTH in log 2. Returns whether sums have to shrink.
     const auto raise = [&] {
+      float now[2];
+      bool grows = false;
 #pragma unroll
       for (int row = 0; row < 2; ++row) {
-        float most = scores[row * 2], also = scores[row * 2 + 1];
-#pragma unroll
-        for (int i = row * 2 + 4; i < KEYS / 2; i += 4)
-          most = max_or_nan(most, scores[i]), also = max_or_nan(also, scores[i + 1]);
-        most = max_or_nan(most, also);
-        most = max_or_nan(most, __shfl_xor_sync(0xffffffffU, most, 1));
-        most = max_or_nan(most, __shfl_xor_sync(0xffffffffU, most, 2));
-        const float before = largest[row];
-        largest[row] = max_or_nan(before, most);
-        base[row] = largest[row] * to_log2;
-        factor[row] = exp2_fast((before - largest[row]) * to_log2);
-        total[row] *= factor[row];
+        now[row] = max_or_nan(most[row * 2], most[row * 2 + 1]);
+        now[row] = max_or_nan(now[row], __shfl_xor_sync(0xffffffffU, now[row], 1));
+        now[row] = max_or_nan(now[row], __shfl_xor_sync(0xffffffffU, now[row], 2));
+        now[row] = max_or_nan(now[row], largest[row]);
+        grows |= !(fabsf((now[row] - largest[row]) * to_log2) <= GROWTH);
       }
+      grows = __any_sync(0xffffffffU, grows);
+      if (grows) {
+#pragma unroll
+        for (int row = 0; row < 2; ++row) {
+          factor[row] = exp2_fast((largest[row] - now[row]) * to_log2);
+          total[row] *= factor[row];
+          largest[row] = now[row];
+          base[row] = now[row] * to_log2;
+        }
+      }
+      return grows;
     };
     // Turns scores FIRST to END into weights.
     const auto weigh = [&](auto first, auto end) {
@@ -309,6 +366,7 @@ __global__ void __launch_bounds__(THREADS, 1)
     const auto all = std::integral_constant<int, 64>();
     const auto begin_work = [&] {
       largest[0] = largest[1] = LEAST;
+      base[0] = base[1] = LEAST * to_log2;
       total[0] = total[1] = 0.0f;
       top = work.span.end - in.queries + work.row + group * 64;
     };
@@ -362,16 +420,16 @@ __global__ void __launch_bounds__(THREADS, 1)
       }
       return any == 0;
     };
-    const auto take = [&](Work& to) {
-      if (!deal.take(round, to)) return false;
-      to.row = uniform(to.row), to.first = uniform(to.first), to.last = uniform(to.last);
-      to.span.first = uniform(to.span.first), to.span.end = uniform(to.span.end);
-      to.span.window = uniform(to.span.window);
-      return true;
+    const auto take = [&] {
+      work = posted(posts + round % POSTS * 32);
+      work.row = uniform(work.row), work.first = uniform(work.first), work.last = uniform(work.last);
+      work.span.first = uniform(work.span.first), work.span.end = uniform(work.span.end);
+      work.span.window = uniform(work.span.window);
+      return uniform(work.batch) >= 0;
     };
-    if (TURNS && group == 1) arrive_named(3, 2 * 128);  // the first turn is that of warpgroup 0
-    take(work);
+    if (group == GROUPS - 1) give_turn();  // the first turn is that of warpgroup 0
     wait_barrier(q_full, 0);
+    take();
     wait_barrier(k_full, 0);
     take_turn();
     multiply_scores();
@@ -383,96 +441,91 @@ __global__ void __launch_bounds__(THREADS, 1)
       if (leads) arrive(k_empty + 8 * at.stage());
       begin_work();
       hide(work.last * KEYS);
+      compare(0, KEYS / 8);
       raise();
       weigh(none, all);
       pack_weights();
       hold(sums);
-      STAMP(6);
-      MARK(2);
       bool fresh = true;
 #pragma unroll 1
       for (int tile = work.last - 1; tile >= work.first; --tile) {
         const uint32_t stage = at.stage();
         const uint32_t phase = at.phase();
         ++at.count;
-        STAMP(0);
         wait_barrier(k_full + 8 * at.stage(), at.phase());
         take_turn();
-        STAMP(1);
         multiply_scores();
         wait_barrier(v_full + 8 * stage, phase);
-        multiply_sums(stage, fresh);
-        fresh = false;
-        give_turn();
-        STAMP(2);
+        begin_multiply();
+#pragma unroll
+        for (int step = 0; step < EARLY; ++step) multiply_step(step, stage, fresh);
+        commit_multiply();
+        if (EARLY == 8) give_turn();
         wait_multiply<1>();
         hold(scores);
-        STAMP(3);
         if (leads) arrive(k_empty + 8 * at.stage());
         hide(tile * KEYS);
-        raise();
+        if constexpr (EARLY < 8) {
+#pragma unroll
+          for (int step = EARLY; step < 8; ++step) {
+            multiply_step(step, stage, fresh);
+            compare((step - EARLY) * 16 / (8 - EARLY), (step + 1 - EARLY) * 16 / (8 - EARLY));
+#pragma unroll
+            for (int x = 0; x < 4; ++x) asm volatile("" : "+f"(most[x])::"memory");
+          }
+          commit_multiply();
+          give_turn();
+        } else {
+          compare(0, KEYS / 8);
+        }
+        fresh = false;
+        const bool shrink = raise();
         if (BEFORE_WAIT > 0) {
           weigh(none, some);
           stay(total[0] + total[1]);
         }
-        STAMP(4);
         wait_multiply<0>();
         hold(sums);
-        STAMP(5);
         if (leads) arrive(v_empty + 8 * stage);
+        if (shrink) {
 #pragma unroll
-        for (int i = 0; i < SIZE / 2; ++i) sums[i] *= factor[i / 2 % 2];
+          for (int i = 0; i < SIZE / 2; ++i) sums[i] *= factor[i / 2 % 2];
+        }
         weigh(some, all);
         pack_weights();
         hold(sums);
-        STAMP(6);
-        MARK(1);
       }
       // the values of this tile of queries' last keys, and the scores of the next tile's first keys
-      STAMP(0);
       const uint32_t stage = at.stage();
       const uint32_t phase = at.phase();
       ++at.count;
       if (leads) arrive(q_empty + 8 * half);
-      ++round, more = take(work);
-      half ^= 1;
-      if (more) {
-        wait_barrier(q_full + 8 * half, round / 2 % 2);
-        wait_barrier(k_full + 8 * at.stage(), at.phase());
-      }
+      ++round, half ^= 1;
+      wait_barrier(q_full + 8 * half, round / 2 % 2);
+      more = take();
+      if (more) wait_barrier(k_full + 8 * at.stage(), at.phase());
       wait_barrier(v_full + 8 * stage, phase);
       take_turn();
-      STAMP(1);
-      multiply_sums(stage, fresh);
+      begin_multiply();
+#pragma unroll
+      for (int step = 0; step < 8; ++step) multiply_step(step, stage, fresh);
+      commit_multiply();
       multiply_scores();  // of what is left in shared memory, and not used, if there is no next tile
       give_turn();
-      STAMP(2);
       wait_multiply<1>();
       hold(sums);
-      STAMP(3);
       if (leads) arrive(v_empty + 8 * stage);
-      Work done{0, 0, 0, 0, 0, Span(nullptr, 0, 0)};
-      deal.take(round - 1, done);  // again, so that its registers are free until here
-      const bool finite = finish(done);
-      STAMP(4);
+      const bool finite = finish(posted(posts + (round - 1) % POSTS * 32));
       wait_multiply<0>();
       hold(scores);
-      STAMP(5);
       repair |= !finite;
     }
     if (leads) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
-#ifdef ATTENTION_TRACE
-    if (leads) {
-      unsigned long long now;
-      asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
-      if (group == 0) trace_ends[blockIdx.x * 4 + 2] = now, trace_ends[blockIdx.x * 4 + 3] = clock64();
-    }
-#endif
     // A row that is not finite may hold 0 * inf of a key that it does not see: compute it again, key by key. A call of a
     // function inside the loop above would take the uniform registers from it.
     if (repair) {
       join_named(1 + group);
-      for (round = 0; deal.take(round, work); ++round)
+      while (deal.take(work))
         for (int i = 0; i < 16; ++i) {
           const int query = work.row + group * 64 + warp * 16 + i, last = work.span.end - in.queries + query;
           if (query >= in.queries) break;
@@ -515,14 +568,12 @@ bool map_tokens(CUtensorMap& map, const void* data, GroupedStrides strides, int 
 
 }  // namespace
 
-cudaError_t attention_grouped_v10_stream(const AttentionGroupedCall& call) {
-  using T = __nv_bfloat16;
-  if (call.dtype != DType::bfloat16 || !sizes_fit(call)) return cudaErrorInvalidValue;
-  if (!aligned(call)) return cudaErrorMisalignedAddress;
-  if (call.head_size == 64) return attention_grouped_v08_ring(call);
+template <typename T, int SIZE>
+static cudaError_t launch(const AttentionGroupedCall& call) {
+  using S = Sizes<SIZE>;
   int sm_count = 0;
   if (const cudaError_t status = hopper_multiprocessors(sm_count)) return status;
-  const int64_t tiles = static_cast<int64_t>((call.queries - 1) / ROWS + 1) * call.heads * call.batch;
+  const int64_t tiles = static_cast<int64_t>((call.queries - 1) / S::ROWS + 1) * call.heads * call.batch;
   const GroupedStrides to{static_cast<int64_t>(call.queries) * call.heads * SIZE, SIZE,
                           static_cast<int64_t>(call.heads) * SIZE};
   CUtensorMap q, k, v, out;
@@ -532,9 +583,15 @@ cudaError_t attention_grouped_v10_stream(const AttentionGroupedCall& call) {
       !map_tokens(v, call.v, call.v_strides, call.batch, call.key_heads, call.keys, SIZE, KEYS) ||
       !map_tokens(out, call.out, to, call.batch, call.heads, call.queries, SIZE, 64))
     return attention_grouped_v02_mma(call);
-  const Grid grid{static_cast<int>(std::min<int64_t>(tiles, sm_count)), THREADS};
-  const cudaError_t status = launch_overlapped(attention_grouped_v10_stream<T>, grid, SHARED, call.stream, q, k, v, out,
-                                               grouped<T>(call), call.batch, call.heads / call.key_heads);
+  const Grid grid{static_cast<int>(std::min<int64_t>(tiles, sm_count)), S::THREADS};
+  const cudaError_t status = launch_overlapped(attention_grouped_v10_stream<T, SIZE>, grid, S::SHARED, call.stream, q,
+                                               k, v, out, grouped<T>(call), call.batch, call.heads / call.key_heads);
   RETURN_IF_LAUNCH_FAILED();
   return status;
+}
+
+cudaError_t attention_grouped_v10_stream(const AttentionGroupedCall& call) {
+  if (call.dtype != DType::bfloat16 || !sizes_fit(call)) return cudaErrorInvalidValue;
+  if (!aligned(call)) return cudaErrorMisalignedAddress;
+  return call.head_size == 64 ? launch<__nv_bfloat16, 64>(call) : launch<__nv_bfloat16, 128>(call);
 }
