@@ -289,6 +289,8 @@ def on_a_copy(function: Callable[..., Any]) -> dict[str, Any]:
     }
 
 
+RESIDENT_TUNABLES = {"CROSS_ENTROPY_V06_THREADS": (256, 320), "CROSS_ENTROPY_V06_STAYS": (0, 1)}
+
 VARIANTS = (
     torch_variant("two launches, log-probabilities in float32 in between", cross_entropy_chain, unfused_bytes),
     compile_variant("one kernel, 1 or 2 element passes", cross_entropy_chain, minimum_bytes),
@@ -332,6 +334,17 @@ VARIANTS = (
             Hypothesis(TIME, "compile", high=1.0, counters=False, least_bytes=LARGE),
         ),
         tunables={"CROSS_ENTROPY_V03_THREADS": (512, 256, 1024), "CROSS_ENTROPY_V03_UNROLL": (4, 2, 8)},
+    ),
+    cuda_variant(
+        "cross_entropy",
+        "v06_resident",
+        "a block per part of a row, which bulk copies bring whole into shared memory; three blocks or more share an SM",
+        minimum_bytes,
+        hypotheses=(
+            Hypothesis(TIME, "floor", high=1 / 0.9, least_bytes=LARGE),
+            Hypothesis(TIME, "v03_online", high=1.0, least_bytes=LARGE),
+        ),
+        tunables=RESIDENT_TUNABLES,
     ),
 )
 
@@ -429,6 +442,17 @@ GRADIENT_VARIANTS = (
             Hypothesis(TIME, "v03_online", high=0.9, least_bytes=LARGE),
         ),
         no_tunables="the sizes of stages and warps are those that were timed",
+    ),
+    _cuda(
+        "v06_resident",
+        "parts of rows in shared memory, read once; while one block exchanges its sum, two others load and store",
+        gradient_bytes,
+        hypotheses=(
+            Hypothesis(TIME, "floor", high=1 / 0.9, least_bytes=LARGE),
+            Hypothesis(TIME, "v05_ring", high=1.0, least_bytes=LARGE),
+            Hypothesis(TIME, "quack_fused", high=1.0, counters=False, least_bytes=LARGE),
+        ),
+        tunables=RESIDENT_TUNABLES,
     ),
 )
 

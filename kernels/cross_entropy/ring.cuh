@@ -42,31 +42,17 @@ __device__ __forceinline__ void load_bulk(uint32_t to, const void* from, uint32_
                : "memory");
 }
 
-// Writes a warp's powers to block `rank` of the cluster, and arrives at its barrier.
+// Writes a warp's powers to block `rank` of the cluster, whose barrier counts the bytes. An arrival that releases would be a
+// MEMBAR.ALL.GPU instead, which waits for all gradients that the warp has stored.
 __device__ __forceinline__ void send(uint32_t place, uint32_t barrier, int rank, Powers powers) {
   asm volatile(
       "{\n"
       ".reg .b32 there, bar;\n"
       "mapa.shared::cluster.u32 there, %0, %2;\n"
       "mapa.shared::cluster.u32 bar, %1, %2;\n"
-      "st.shared::cluster.v2.f32 [there], {%3, %4};\n"
-      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [bar];\n"
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [there], {%3, %4}, [bar];\n"
       "}\n" ::"r"(place),
       "r"(barrier), "r"(rank), "f"(powers.largest), "f"(powers.sum)
-      : "memory");
-}
-
-__device__ __forceinline__ void wait_cluster(uint32_t barrier, uint32_t parity) {
-  asm volatile(
-      "{\n"
-      ".reg .pred done;\n"
-      "AGAIN:\n"
-      "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
-      "@done bra READY;\n"
-      "bra AGAIN;\n"
-      "READY:\n"
-      "}\n" ::"r"(barrier),
-      "r"(parity)
       : "memory");
 }
 
@@ -118,7 +104,7 @@ __device__ __forceinline__ void rows_through_ring(const T* logits, const int64_t
   const int clusters = gridDim.x / size, cluster = blockIdx.x / size;
   const uint32_t fulls = shared_address(full), empties = shared_address(empty), gathers = shared_address(gathered);
   if (thread == 0) {
-    for (int turn = 0; turn < 2; ++turn) init_barrier(gathers + 8 * turn, size * WARPS);
+    for (int turn = 0; turn < 2; ++turn) init_barrier(gathers + 8 * turn, 1);
     init_ring<STAGES>(fulls, empties, WARPS);
   }
   __syncthreads();
@@ -158,6 +144,7 @@ __device__ __forceinline__ void rows_through_ring(const T* logits, const int64_t
       if (place + clusters < rows) column = target[place + clusters];
       const int begin = begin_of(edges.packets), end = end_of(edges.packets);
       Ring<STAGES> again = ring;
+      if (thread == 0) expect_bytes(gathers + 8 * turn, size * WARPS * 8);
 
       Powers powers;
       for (int packet = begin; packet < end; packet += CHUNK, ring.advance()) {
@@ -189,7 +176,7 @@ __device__ __forceinline__ void rows_through_ring(const T* logits, const int64_t
       powers = merged_in_warp(powers);
       // a barrier's parts are used again two rows later: by then every warp has waited for the row between, and read them
       if (lane < size) send(shared_address(&parts[turn][rank * WARPS + thread / 32]), gathers + 8 * turn, lane, powers);
-      wait_cluster(gathers + 8 * turn, parity);
+      wait_barrier(gathers + 8 * turn, parity);
       if (GRADIENT || thread < 32) {
         powers = Powers{};
         for (int i = lane; i < size * WARPS; i += 32) powers = merge(powers, {parts[turn][i].x, parts[turn][i].y});
