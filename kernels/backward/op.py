@@ -413,18 +413,6 @@ LAYERNORM_VARIANTS = (
         hypotheses=(Hypothesis(TIME, "floor", high=1 / 0.9, least_bytes=LARGE), _ahead("compile", 1.2)),
         tunables={"BACKWARD_V06_STAGES": (4, 2, 3)},
     ),
-    _cuda(
-        "v10_shifted",
-        "layernorm",
-        "bf16 rows of up to 768: two passes over a row in shared memory, not three: 3 element passes",
-        layernorm_bytes,
-        symbols=("backward_v10_shifted", "backward_v10_sum"),
-        hypotheses=(
-            Hypothesis(TIME, "v06_ring", high=0.95, dtypes=("bfloat16",), least_bytes=LARGE),
-            Hypothesis(TIME, "floor", high=1 / 0.9, dtypes=("bfloat16",), least_bytes=LARGE),
-        ),
-        tunables={"BACKWARD_V10_STAGES": (4, 3)},
-    ),
 )
 
 LAYERNORM_BACKWARD = register(

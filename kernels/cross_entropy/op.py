@@ -289,7 +289,7 @@ def on_a_copy(function: Callable[..., Any]) -> dict[str, Any]:
     }
 
 
-RESIDENT_TUNABLES = {"CROSS_ENTROPY_V06_THREADS": (256, 320), "CROSS_ENTROPY_V06_STAYS": (0, 1)}
+RESIDENT_TUNABLES = {"CROSS_ENTROPY_V06_THREADS": (256, 320)}
 
 VARIANTS = (
     torch_variant("two launches, log-probabilities in float32 in between", cross_entropy_chain, unfused_bytes),

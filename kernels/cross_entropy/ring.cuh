@@ -43,7 +43,7 @@ __device__ __forceinline__ void load_bulk(uint32_t to, const void* from, uint32_
 }
 
 // Writes a warp's powers to block `rank` of the cluster, whose barrier counts the bytes. An arrival that releases would be a
-// MEMBAR.ALL.GPU instead, which waits for all gradients that the warp has stored.
+// MEMBAR.ALL.GPU instead, which waits for all gradients that the warp has stored. st.async needs a launch with clusters.
 __device__ __forceinline__ void send(uint32_t place, uint32_t barrier, int rank, Powers powers) {
   asm volatile(
       "{\n"
@@ -104,7 +104,7 @@ __device__ __forceinline__ void rows_through_ring(const T* logits, const int64_t
   const int clusters = gridDim.x / size, cluster = blockIdx.x / size;
   const uint32_t fulls = shared_address(full), empties = shared_address(empty), gathers = shared_address(gathered);
   if (thread == 0) {
-    for (int turn = 0; turn < 2; ++turn) init_barrier(gathers + 8 * turn, 1);
+    for (int turn = 0; turn < 2; ++turn) init_barrier(gathers + 8 * turn, size > 1 ? 1 : WARPS);
     init_ring<STAGES>(fulls, empties, WARPS);
   }
   __syncthreads();
@@ -144,7 +144,7 @@ __device__ __forceinline__ void rows_through_ring(const T* logits, const int64_t
       if (place + clusters < rows) column = target[place + clusters];
       const int begin = begin_of(edges.packets), end = end_of(edges.packets);
       Ring<STAGES> again = ring;
-      if (thread == 0) expect_bytes(gathers + 8 * turn, size * WARPS * 8);
+      if (thread == 0 && size > 1) expect_bytes(gathers + 8 * turn, size * WARPS * 8);
 
       Powers powers;
       for (int packet = begin; packet < end; packet += CHUNK, ring.advance()) {
@@ -175,7 +175,13 @@ __device__ __forceinline__ void rows_through_ring(const T* logits, const int64_t
 
       powers = merged_in_warp(powers);
       // a barrier's parts are used again two rows later: by then every warp has waited for the row between, and read them
-      if (lane < size) send(shared_address(&parts[turn][rank * WARPS + thread / 32]), gathers + 8 * turn, lane, powers);
+      float2* const part = &parts[turn][rank * WARPS + thread / 32];
+      if (size > 1) {
+        if (lane < size) send(shared_address(part), gathers + 8 * turn, lane, powers);
+      } else if (lane == 0) {
+        *part = {powers.largest, powers.sum};
+        arrive(gathers + 8 * turn);
+      }
       wait_barrier(gathers + 8 * turn, parity);
       if (GRADIENT || thread < 32) {
         powers = Powers{};

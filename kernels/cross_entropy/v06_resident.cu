@@ -25,9 +25,6 @@ cudaError_t cross_entropy_v03_online(const CrossEntropyCall& call);
 #ifndef CROSS_ENTROPY_V06_STEPS
 #define CROSS_ENTROPY_V06_STEPS 2
 #endif
-#ifndef CROSS_ENTROPY_V06_STAYS
-#define CROSS_ENTROPY_V06_STAYS 0
-#endif
 
 namespace {
 constexpr int THREADS = CROSS_ENTROPY_V06_THREADS, WARPS = THREADS / 32;
@@ -35,8 +32,7 @@ constexpr int PACKETS = CROSS_ENTROPY_V06_PACKETS;                          // t
 constexpr int STEP = PACKETS * 32, CHUNK = CROSS_ENTROPY_V06_STEPS * STEP;  // packets of a warp: at a time, in one copy
 constexpr int MOST = 8;                                                     // blocks of a cluster
 constexpr int64_t PART_BYTES = int64_t{CROSS_ENTROPY_V06_PART_KB} << 10;    // of a row that a block takes at most
-constexpr int CHUNKS = (PART_BYTES / 16 - 1) / (CHUNK * WARPS) + 1;         // of a warp
-constexpr bool STAYS = CROSS_ENTROPY_V06_STAYS;                             // a cluster takes many rows, not one
+[[maybe_unused]] constexpr int CHUNKS = (PART_BYTES / 16 - 1) / (CHUNK * WARPS) + 1;  // of a warp
 }  // namespace
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -48,7 +44,7 @@ __device__ __forceinline__ void load_bulk(uint32_t to, const void* from, uint32_
                : "memory");
 }
 
-// Writes a warp's powers to block `rank` of the cluster, whose barrier counts the bytes.
+// Writes a warp's powers to block `rank` of the cluster, whose barrier counts the bytes. st.async needs a launch with clusters.
 __device__ __forceinline__ void send(uint32_t place, uint32_t barrier, int rank, Powers powers) {
   asm volatile(
       "{\n"
@@ -99,148 +95,123 @@ __device__ __forceinline__ Powers merged_in_warp(Powers powers) {
 // Block `rank` of a cluster has the packets from rank * share on; a warp of it every WARPSth chunk; block 0 the edges too.
 template <typename T, bool GRADIENT>
 __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
-    cross_entropy_v06_resident(const T* logits, const int64_t* target, T* loss, T* gradient, float scale, int rows,
-                               int columns, int size) {
+    cross_entropy_v06_resident(const T* logits, const int64_t* target, T* loss, T* gradient, float scale, int columns,
+                               int size) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   constexpr int WIDTH = 16 / sizeof(T);
   using Part = Packet<T, WIDTH>;
   extern __shared__ __align__(128) uint4 row_data[];
-  __shared__ float2 parts[STAYS ? 2 : 1][MOST * WARPS];
-  __shared__ __align__(8) uint64_t full[WARPS][CHUNKS], gathered[STAYS ? 2 : 1];
+  __shared__ float2 parts[MOST * WARPS];
+  __shared__ __align__(8) uint64_t full[WARPS][CHUNKS], gathered;
   let_next_start();
-  const int rank = blockIdx.x % size, clusters = gridDim.x / size, thread = threadIdx.x, lane = thread % 32,
-            warp = thread / 32;
-  const uint32_t fulls = shared_address(full) + 8 * CHUNKS * warp, gathers = shared_address(gathered);
+  const int rank = blockIdx.x % size, thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
+  const uint32_t fulls = shared_address(full) + 8 * CHUNKS * warp, gathers = shared_address(&gathered);
   if (lane == 0)
     for (int chunk = 0; chunk < CHUNKS; ++chunk) init_barrier(fulls + 8 * chunk, 1);
-  if (thread == 0)
-    for (int turn = 0; turn < (STAYS ? 2 : 1); ++turn) init_barrier(gathers + 8 * turn, 1);
+  if (thread == 0) init_barrier(gathers, size > 1 ? 1 : WARPS);
   if (lane == 0) publish_barriers();
   wait_for_previous();
-  const auto share_of = [&](int packets) { return (packets - 1) / size + 1; };
-  // asks for a warp's chunk of a row
-  const auto load = [&](const T* row, const Edges<T>& edges, int chunk) {
-    const int share = share_of(edges.packets), place = (chunk * WARPS + warp) * CHUNK;
-    const int count = min(CHUNK, min(share, edges.packets - rank * share) - place);
-    if (count <= 0) {
-      if (STAYS) arrive(fulls + 8 * chunk);  // the next row may have a packet there
-      return;
+  const int64_t place = blockIdx.x / size;
+  const T* row = logits + place * columns;
+  const Edges<T> edges(row, columns);
+  const int share = (edges.packets - 1) / size + 1, begin = rank * share, count = min(share, edges.packets - begin);
+  if (lane == 0)
+    for (int chunk = 0; (chunk * WARPS + warp) * CHUNK < count; ++chunk) {
+      const int at = (chunk * WARPS + warp) * CHUNK, bytes = min(CHUNK, count - at) * 16;
+      expect_bytes(fulls + 8 * chunk, bytes);
+      load_bulk(shared_address(row_data + at), row + edges.head + static_cast<int64_t>(begin + at) * WIDTH, bytes,
+                fulls + 8 * chunk);
     }
-    expect_bytes(fulls + 8 * chunk, count * 16);
-    load_bulk(shared_address(row_data + place), row + edges.head + static_cast<int64_t>(rank * share + place) * WIDTH,
-              count * 16, fulls + 8 * chunk);
-  };
-  int64_t place = blockIdx.x / size;
-  if (lane == 0) {
-    const T* row = logits + place * columns;
-    const Edges<T> edges(row, columns);
-    for (int chunk = 0; chunk < CHUNKS; ++chunk) load(row, edges, chunk);
-  }
-  int64_t column = target[place];
+  const int64_t column = target[place];
   __syncwarp();
   if (size > 1)
     asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
   else
     __syncthreads();
-  bool joined = size == 1;
-  uint32_t turn = 0, parity = 0, phase = 0;
-  for (; place < rows; place += clusters, phase ^= 1) {
-    const T *row = logits + place * columns, *later = row + static_cast<int64_t>(clusters) * columns;
-    const Edges<T> edges(row, columns);
-    const int share = share_of(edges.packets), begin = rank * share, count = min(share, edges.packets - begin);
-    const bool inside = column >= 0 && column < columns, has_edge = rank == 0 && thread < edges.count;
-    const bool tells = rank == 0 && thread == 0;
-    Wanted wanted = {inside ? static_cast<int>(column) : -1, __int_as_float(0x7fffffff),
-                     column == CROSS_ENTROPY_IGNORED};
-    T of_column, at_edge;  // converted only behind the row, as they come late
-    if (inside) of_column = row[column];
-    if (has_edge) at_edge = row[edges.column(thread)];
-    const bool more = STAYS && place + clusters < rows;
-    if (more) column = target[place + clusters];
-    if (thread == 0) expect_bytes(gathers + 8 * turn, size * WARPS * 8);
+  const bool inside = column >= 0 && column < columns, has_edge = rank == 0 && thread < edges.count;
+  const bool tells = rank == 0 && thread == 0;
+  Wanted wanted = {inside ? static_cast<int>(column) : -1, __int_as_float(0x7fffffff), column == CROSS_ENTROPY_IGNORED};
+  T of_column, at_edge;  // converted only behind the row, as they come late
+  if (inside) of_column = row[column];
+  if (has_edge) at_edge = row[edges.column(thread)];
+  if (thread == 0 && size > 1) expect_bytes(gathers, size * WARPS * 8);
 
-    Powers powers;
-    // calls `use` with each step of the warp's packets: where they are, and how many are left from there on
-    const auto each_step = [&](auto begin_chunk, auto use) {
-      for (int chunk = 0; (chunk * WARPS + warp) * CHUNK < count; ++chunk) {
-        begin_chunk(chunk);
-        for (int at = (chunk * WARPS + warp) * CHUNK, end = min(at + CHUNK, count); at < end; at += STEP)
-          use(at + lane, end, at + STEP >= end ? chunk : -1);
-      }
-    };
-    each_step([&](int chunk) { wait_barrier(fulls + 8 * chunk, phase); },
-              [&](int at, int end, int) {
-                if (at - lane + STEP <= end) {
-                  Part part[PACKETS];
+  Powers powers;
+  // calls `use` with each step of the warp's packets: where they are, and how many are left from there on
+  const auto each_step = [&](auto begin_chunk, auto use) {
+    for (int chunk = 0; (chunk * WARPS + warp) * CHUNK < count; ++chunk) {
+      begin_chunk(chunk);
+      for (int at = (chunk * WARPS + warp) * CHUNK, end = min(at + CHUNK, count); at < end; at += STEP)
+        use(at + lane, end);
+    }
+  };
+  each_step([&](int chunk) { wait_barrier(fulls + 8 * chunk, 0); },
+            [&](int at, int end) {
+              if (at - lane + STEP <= end) {
+                Part part[PACKETS];
 #pragma unroll
-                  for (int k = 0; k < PACKETS; ++k) part[k].raw = row_data[at + k * 32];
-                  add_packets(powers, part);
-                } else {
-                  for (int k = at; k < end; k += 32) {
-                    Part only[1];
-                    only[0].raw = row_data[k];
-                    add_packets(powers, only);
-                  }
+                for (int k = 0; k < PACKETS; ++k) part[k].raw = row_data[at + k * 32];
+                add_packets(powers, part);
+              } else {
+                for (int k = at; k < end; k += 32) {
+                  Part only[1];
+                  only[0].raw = row_data[k];
+                  add_packets(powers, only);
+                }
+              }
+            });
+  const float edge = has_edge ? to_float(at_edge) : -INFINITY, alone[1] = {edge};
+  add(powers, alone);
+  if (inside) wanted.logit = to_float(of_column);  // before any block may overwrite it
+  powers = merged_in_warp(powers);
+  if (size > 1) {  // every block of the cluster runs, so that its shared memory may be written
+    __syncwarp();
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+  }
+  const bool needs = GRADIENT || (rank == 0 && warp == 0);
+  float2* const part_of_sum = &parts[rank * WARPS + warp];
+  if (size > 1) {
+    if (lane < (GRADIENT ? size : 1)) send(shared_address(part_of_sum), gathers, lane, powers);
+  } else if (lane == 0) {
+    *part_of_sum = {powers.largest, powers.sum};
+    arrive(gathers);
+  }
+  if (needs) {
+    wait_barrier(gathers, 0);
+    powers = Powers{};
+    for (int i = lane; i < size * WARPS; i += 32) powers = merge(powers, {parts[i].x, parts[i].y});
+    powers = merged_in_warp(powers);
+    if (tells) loss[place] = from_float<T>(wanted.loss(powers));
+  }
+
+  if constexpr (GRADIENT) {  // each lane's packets are its own: nothing to wait for
+    T* to = gradient + place * columns;
+    const float factor = wanted.ignored ? 0.0f : wanted.factor(powers, scale);
+    const float shift = wanted.ignored ? 0.0f : powers.largest;
+    const auto of = [&](float logit) { return wanted.ignored ? 0.0f : exp_fast(logit - shift) * factor; };
+    T* out = to + edges.head + static_cast<int64_t>(begin) * WIDTH;
+    each_step([](int) {},
+              [&](int at, int end) {
+                Part part[PACKETS];
+#pragma unroll
+                for (int k = 0; k < PACKETS; ++k)
+                  if (at + k * 32 < end) part[k].raw = row_data[at + k * 32];
+#pragma unroll
+                for (int k = 0; k < PACKETS; ++k) {
+                  if (at + k * 32 >= end) break;
+                  float value[WIDTH];
+#pragma unroll
+                  for (int j = 0; j < WIDTH; ++j) value[j] = of(to_float(part[k].values[j]));
+                  Part::scaled(value, 1.0f).store(out + (at + k * 32) * WIDTH);
                 }
               });
-    const float edge = has_edge ? to_float(at_edge) : -INFINITY, alone[1] = {edge};
-    add(powers, alone);
-    if (inside) wanted.logit = to_float(of_column);  // before any block may overwrite it
-    powers = merged_in_warp(powers);
-    if (!joined) {  // every block of the cluster runs, so that its shared memory may be written
-      __syncwarp();
-      asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-      joined = true;
-    }
-    const bool needs = GRADIENT || (rank == 0 && warp == 0);
-    if (lane < (GRADIENT ? size : 1))
-      send(shared_address(&parts[turn][rank * WARPS + warp]), gathers + 8 * turn, lane, powers);
-    if (needs) {
-      wait_barrier(gathers + 8 * turn, parity);
-      powers = Powers{};
-      for (int i = lane; i < size * WARPS; i += 32) powers = merge(powers, {parts[turn][i].x, parts[turn][i].y});
-      powers = merged_in_warp(powers);
-      if (tells) loss[place] = from_float<T>(wanted.loss(powers));
-    }
-    parity ^= turn, turn ^= 1;
-
-    if constexpr (GRADIENT) {  // each lane's packets are its own: nothing to wait for
-      T* to = gradient + place * columns;
-      const float factor = wanted.ignored ? 0.0f : wanted.factor(powers, scale);
-      const float shift = wanted.ignored ? 0.0f : powers.largest;
-      const auto of = [&](float logit) { return wanted.ignored ? 0.0f : exp_fast(logit - shift) * factor; };
-      const Edges<T> of_later(later, columns);
-      T* out = to + edges.head + static_cast<int64_t>(begin) * WIDTH;
-      each_step([](int) {},
-                [&](int at, int end, int read) {
-                  Part part[PACKETS];
-#pragma unroll
-                  for (int k = 0; k < PACKETS; ++k)
-                    if (at + k * 32 < end) part[k].raw = row_data[at + k * 32];
-                  if (more && read >= 0) {
-                    __syncwarp();
-                    if (lane == 0) load(later, of_later, read);
-                  }
-#pragma unroll
-                  for (int k = 0; k < PACKETS; ++k) {
-                    if (at + k * 32 >= end) break;
-                    float value[WIDTH];
-#pragma unroll
-                    for (int j = 0; j < WIDTH; ++j) value[j] = of(to_float(part[k].values[j]));
-                    Part::scaled(value, 1.0f).store(out + (at + k * 32) * WIDTH);
-                  }
-                });
-      if (more && lane == 0)  // a later row may begin elsewhere within 16 bytes, and have a packet more
-        for (int chunk = 0; chunk < CHUNKS; ++chunk)
-          if ((chunk * WARPS + warp) * CHUNK >= count) load(later, of_later, chunk);
-      if (has_edge) to[edges.column(thread)] = from_float<T>(of(edge));
-      // the thread that wrote the target's element writes it again
-      const int at = wanted.column - edges.head, packet = at < 0 ? -1 : at / WIDTH;
-      bool owns = wanted.column >= 0 && packet >= begin && packet < begin + count &&
-                  (packet - begin) / CHUNK % WARPS == warp && (packet - begin) % 32 == lane;
-      if (has_edge && edges.column(thread) == wanted.column) owns = true;
-      if (owns) to[wanted.column] = from_float<T>(wanted.gradient(powers, scale));
-    }
+    if (has_edge) to[edges.column(thread)] = from_float<T>(of(edge));
+    // the thread that wrote the target's element writes it again
+    const int at = wanted.column - edges.head, packet = at < 0 ? -1 : at / WIDTH;
+    bool owns = wanted.column >= 0 && packet >= begin && packet < begin + count &&
+                (packet - begin) / CHUNK % WARPS == warp && (packet - begin) % 32 == lane;
+    if (has_edge && edges.column(thread) == wanted.column) owns = true;
+    if (owns) to[wanted.column] = from_float<T>(wanted.gradient(powers, scale));
   }
 #endif
 }
@@ -265,22 +236,8 @@ static cudaError_t launch_rows(const CrossEntropyCall& call, int size) {
   config.stream = call.stream;
   config.attrs = attributes;
   config.numAttrs = size > 1 ? 2 : 1;
-  if (STAYS) {
-    int clusters = 0, device = 0, sms = 0;
-    if (size > 1) {
-      if (const cudaError_t status = cudaOccupancyMaxActiveClusters(&clusters, kernel, &config)) return status;
-    } else {
-      cudaGetDevice(&device);
-      cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device);
-      if (const cudaError_t status = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&clusters, kernel, THREADS, bytes))
-        return status;
-      clusters *= sms;
-    }
-    if (clusters < call.rows) config.gridDim.x = static_cast<unsigned>(clusters * size);
-  }
   return cudaLaunchKernelEx(&config, kernel, static_cast<const T*>(call.logits), call.target,
-                            static_cast<T*>(call.loss), static_cast<T*>(call.gradient), call.scale,
-                            static_cast<int>(call.rows), call.columns, size);
+                            static_cast<T*>(call.loss), static_cast<T*>(call.gradient), call.scale, call.columns, size);
 }
 
 template <typename T>

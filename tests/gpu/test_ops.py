@@ -263,7 +263,9 @@ def test_gpt2_with_fused_ops_gives_the_logits_of_the_torch_ops(dtype):
             assert float((got - expected).abs().max()) < limit * float(expected.abs().max())
 
 
-@pytest.mark.parametrize("variant", ["v01_passes", "triton", "v03_online", "v04_cluster", "v04_in_place", "v05_ring", "v06_resident"])
+@pytest.mark.parametrize(
+    "variant", ["v01_passes", "triton", "v03_online", "v04_cluster", "v04_in_place", "v05_ring", "v06_resident"]
+)
 def test_targets_of_cross_entropy_outside_the_row_are_nan(variant):
     op = ops()["cross_entropy_gradient"]
     logits, target, scale = op.make_inputs((9, 50257), "bfloat16", device="cuda")
