@@ -1041,6 +1041,14 @@ def keep_caches() -> None:
         os.environ.setdefault(variable, str(ROOT / "build" / name))
 
 
+def keep_others(out: Path, op: str) -> None:
+    """Raise UsageError if a folder holds the rows of another op, which would be written over."""
+    rows = out / BENCH_ROWS.name
+    lines = rows.read_text(encoding="utf-8").splitlines() if rows.is_file() else []
+    if len(lines) > 1 and (other := lines[1].partition(",")[0]) != op:
+        raise UsageError(f"--out {out} holds a benchmark of {other}: give another folder.")
+
+
 def _run(options: argparse.Namespace) -> int:
     from kernels.registry import dtype_name, ops, short_dtype
     from studies import outputs
@@ -1066,6 +1074,7 @@ def _run(options: argparse.Namespace) -> int:
         out = options.out or outputs.RUNS / f"bench-{op.name}"
         if options.out and len(plan) > 1:
             out /= op.name
+        keep_others(out, op.name)
         out.mkdir(parents=True, exist_ok=True)
         if torch.cuda.is_available():
             status |= bench(op, out, dtypes, shapes, variants, options.rounds, options.seconds)

@@ -2,6 +2,7 @@
 
 import functools
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -276,3 +277,10 @@ def test_gelu_reference_keeps_its_digits_in_the_tail():
     reference = ops()["gelu"].reference(torch.tensor([-7.0]))
     inner = math.sqrt(2 / math.pi) * (7.0 + 0.044715 * 343.0)
     assert float(reference) == pytest.approx(-7.0 * math.exp(-2 * inner) / (1 + math.exp(-2 * inner)), rel=1e-12)
+
+
+def test_a_benchmark_does_not_write_over_that_of_another_op(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "bench.csv").write_text("op,variant\nsoftmax,torch\n")
+    assert bench.main(["residual", "--out", str(tmp_path)]) == 2
+    assert "holds a benchmark of softmax: give another folder." in capsys.readouterr().err
+    bench.keep_others(tmp_path, "softmax")
