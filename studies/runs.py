@@ -84,9 +84,15 @@ def benches(reports: Path = REPORTS) -> dict[str, Path]:
 @cache
 def _unpacked(archive: Path) -> tempfile.TemporaryDirectory[str]:
     scratch = tempfile.TemporaryDirectory()
-    with tarfile.open(archive) as packed:
-        packed.extractall(scratch.name, filter="data")
+    unpack(archive, scratch.name)
     return scratch
+
+
+def unpack(archive: Path, folder: str | Path) -> None:
+    """Unpack an archive, with the filter for data where Python has it: 3.11.4 and later."""
+    with tarfile.open(archive) as packed:
+        packed.extraction_filter = getattr(tarfile, "data_filter", None)
+        packed.extractall(folder)
 
 
 def read(reports: Path = REPORTS) -> tuple[Runs, ...]:

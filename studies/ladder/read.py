@@ -12,7 +12,6 @@
 
 import io
 import json
-import tarfile
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -36,7 +35,7 @@ from analysis.formats.tools import TOOL_STATUS
 from kernels.registry import ops
 from studies.bench.files import BENCH, BENCH_ROWS, KINDS
 from studies.ladder.files import LADDER, POINTS
-from studies.runs import benches
+from studies.runs import benches, unpack
 
 KEY = ["op", "variant", "dtype", "shape_name"]
 # Columns that a bench.csv must have; it may lack the others.
@@ -97,8 +96,7 @@ def run_folders(folder: Path) -> Iterator[list[Path]]:
     """Yield the folders of a ladder's runs, by name. Those packed in ARCHIVE are there while the context lasts."""
     with tempfile.TemporaryDirectory() as scratch:
         if (archive := folder / ARCHIVE).is_file():
-            with tarfile.open(archive) as packed_runs:
-                packed_runs.extractall(scratch, filter="data")
+            unpack(archive, scratch)
         found = [file for place in (folder, Path(scratch)) for file in place.glob(f"*/captures/{POINTS.name}")]
         yield sorted((file.parents[1] for file in found), key=lambda run: run.name)
 

@@ -17,6 +17,7 @@ import kernel_ledger
 from analysis import report
 from analysis.formats import place
 from kernel_ledger import cli
+from studies.runs import unpack
 from tests.bench.make_captures import make_program, write_sqlite
 from tests.checkout import files
 from tests.cpu.test_report import EXEC, NCU, RANGES, TRACE
@@ -157,7 +158,7 @@ def test_every_module_of_the_wheel_can_be_imported_with_its_dependencies(wheel, 
 def test_the_sdist_holds_the_same_and_builds_the_same_wheel(built, tmp_path):
     with tarfile.open(built[1]) as archive:
         names = {name.split("/", 1)[1] for name in archive.getnames()}
-        archive.extractall(tmp_path, filter="data")
+    unpack(built[1], tmp_path)
     beside = {"hatch_build.py", "pyproject.toml", "CHANGELOG.md", "LICENSE", "README.md", "PKG-INFO", ".gitignore"}
     assert names == {*packed_files(), *beside}
     (tree,) = tmp_path.iterdir()
