@@ -4,8 +4,7 @@
 //          longer than the shared memory of a cluster)
 // Moves    2 * N * V * sizeof(T) bytes: every logit once in, every gradient once out; without a gradient half of it.
 // Versus   v05: while the warps of one block wait for the exchange, two other blocks of the SM load and store. Every warp
-//          copies its own packets, so no warp waits for another one's. The parts of a sum travel by st.async, which, unlike an
-//          arrival that releases, waits for no earlier store (v05 has a MEMBAR.ALL.GPU in each row).
+//          copies its own packets, so no warp waits for another one's.
 // Source   PTX ISA, "cp.async.bulk", "st.async"; QuACK's cross_entropy.py, whose blocks hold parts of rows as well
 #include "hopper.cuh"
 #include "online.cuh"
