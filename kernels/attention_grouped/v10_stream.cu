@@ -1,10 +1,8 @@
 // attention_grouped v10_stream: v08_ring as one stream of tiles: the last product of a tile of queries overlaps the
 // first product of the next one, and the warpgroups take turns at the tensor cores.
-// Shapes   q (B, nh, Tq, hs), k, v (B, nkv, Tk, hs) bf16 with any strides of batch, head and token, out (B, Tq, nh, hs);
-//          hs 64 or 128.
-// Needs    sm_90a, 16-byte aligned tokens; elsewhere, and for an axis of stride 0, v02 runs
-// Moves    q and out once, visible keys and values once through DRAM; through L2 once for each head and 128 queries (192
-//          with hs 64).
+// Shapes   q (B, nh, Tq, hs), k, v (B, nkv, Tk, hs) bf16 with any strides of batch, head and token, out (B, Tq, nh, hs).
+// Needs    sm_90a, hs 128, 16-byte aligned tokens; v08 runs what this rung does not take
+// Moves    q and out once, visible keys and values once through DRAM; through L2 once for each head and 128 queries.
 // Versus   v08: a warpgroup multiplies the scores of the next queries with their first keys while it ends these and
 //          writes them. All warpgroups see the same tiles of keys, so each issues its products when another one has
 //          issued its own (named barriers). An issue waits for the product before it, so the comparisons of scores are
@@ -22,7 +20,7 @@
 #include "overlap_shared.cuh"
 #include "span.cuh"
 
-cudaError_t attention_grouped_v02_mma(const AttentionGroupedCall& call);  // runs where this rung cannot
+cudaError_t attention_grouped_v08_ring(const AttentionGroupedCall& call);  // runs what this rung does not take
 
 #ifndef ATTENTION_GROUPED_V10_TURNS
 #define ATTENTION_GROUPED_V10_TURNS 1
@@ -45,15 +43,13 @@ constexpr int KEYS = 128, POSTS = 4;                            // keys of a til
 [[maybe_unused]] constexpr float LEAST = -1e30f;                // stands for no score yet; finite after any scaling
 constexpr uint32_t KEY_BOX = KEYS * 128, QUERY_BOX = 64 * 128;  // bytes of boxes of 64 columns
 
-template <int D>
-struct Sizes {
-  // warpgroups that compute, 64 queries each; tiles of keys and of values in flight or in use
-  static constexpr int GROUPS = D == 64 ? 3 : 2, STAGES = D == 64 ? 4 : 2;
-  static constexpr int ROWS = 64 * GROUPS, THREADS = 128 * (GROUPS + 1), BOXES = D / 64;
-  // PART: a warpgroup's queries, kept twice, or its output
-  static constexpr uint32_t TILE = BOXES * KEY_BOX, PART = BOXES * QUERY_BOX;
-  static constexpr uint32_t SHARED = 1024 + 2 * STAGES * TILE + 3 * GROUPS * PART + 8 * (4 * STAGES + 4) + POSTS * 32;
-};
+constexpr int SIZE = 128, BOXES = SIZE / 64;  // of a head; boxes of a tile
+constexpr int GROUPS = 2;                     // warpgroups that compute, 64 queries each
+constexpr int STAGES = 2;                     // tiles of keys and of values in flight or in use
+constexpr int ROWS = 64 * GROUPS, THREADS = 128 * (GROUPS + 1);
+// PART: a warpgroup's queries, kept twice, or its output
+constexpr uint32_t TILE = BOXES * KEY_BOX, PART = BOXES * QUERY_BOX;
+constexpr uint32_t SHARED = 1024 + 2 * STAGES * TILE + 3 * GROUPS * PART + 8 * (4 * STAGES + 4) + POSTS * 32;
 }  // namespace
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -77,9 +73,6 @@ __device__ __forceinline__ void multiply_values(float (&d)[64], const uint32_t* 
       : EIGHT(0), EIGHT(8), EIGHT(16), EIGHT(24), EIGHT(32), EIGHT(40), EIGHT(48), EIGHT(56)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(values_at(address)), "r"(keep));
 #undef EIGHT
-}
-__device__ __forceinline__ void multiply_values(float (&d)[32], const uint32_t* a, uint32_t address, int keep) {
-  multiply<true>(d, a, tile_at(address), keep);
 }
 
 // Keeps ptxas from moving a wait before the code that computes `sum`, a sum of exponentials: it would loop if that were
@@ -123,7 +116,6 @@ __device__ __forceinline__ void arrive_named(int id, int threads) {
 __device__ __forceinline__ int uniform(int value) { return __shfl_sync(0xffffffffU, value, 0); }
 
 // Which stage a tile has, and the phase of its barriers: both from the number of tiles before it.
-template <int STAGES>
 struct Turn {
   uint32_t count = 0;
   __device__ __forceinline__ uint32_t stage() const { return count % STAGES; }
@@ -162,7 +154,6 @@ __device__ __forceinline__ Work posted(uint32_t at) {
 // Deals tiles of queries to blocks in rounds, those with the most keys first. All heads have tiles of the same few sizes.
 // If a round has tiles of two sizes, the larger ones go to the blocks that got smaller ones the longest time ago. With
 // fewer heads than blocks, a round has more sizes, and every second one goes through the blocks in reverse.
-template <int ROWS>
 struct Deal {
   const int* spans;
   int batches, heads, queries, keys, round = 0, offset = 0;
@@ -194,15 +185,12 @@ struct Deal {
 }  // namespace
 #endif
 
-template <typename T, int SIZE>
-__global__ void __launch_bounds__(Sizes<SIZE>::THREADS, 1)
+template <typename T>
+__global__ void __launch_bounds__(THREADS, 1)
     attention_grouped_v10_stream(const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap k_map,
                                  const __grid_constant__ CUtensorMap v_map, const __grid_constant__ CUtensorMap out_map,
                                  Grouped<T> in, int batches, int sharing) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  constexpr int GROUPS = Sizes<SIZE>::GROUPS, STAGES = Sizes<SIZE>::STAGES, ROWS = Sizes<SIZE>::ROWS;
-  constexpr int BOXES = Sizes<SIZE>::BOXES;
-  constexpr uint32_t TILE = Sizes<SIZE>::TILE, PART = Sizes<SIZE>::PART;
   extern __shared__ uint8_t memory[];
   const uint32_t keys = (shared_address(memory) + 1023) & ~1023U;  // swizzled tiles start at multiples of 1024
   const uint32_t values = keys + STAGES * TILE, queries = values + STAGES * TILE;
@@ -210,7 +198,7 @@ __global__ void __launch_bounds__(Sizes<SIZE>::THREADS, 1)
   const uint32_t k_full = staged + GROUPS * PART, k_empty = k_full + 8 * STAGES, v_full = k_empty + 8 * STAGES;
   const uint32_t v_empty = v_full + 8 * STAGES, q_full = v_empty + 8 * STAGES, q_empty = q_full + 8 * 2;
   const uint32_t posts = q_empty + 8 * 2;
-  Deal<ROWS> deal{in.spans, batches, in.heads, in.queries, in.keys};
+  Deal deal{in.spans, batches, in.heads, in.queries, in.keys};
   const int group = __shfl_sync(0xffffffffU, threadIdx.x / 128, 0);  // tells the compiler that a warp has one group
 
   if (threadIdx.x == 0) {
@@ -267,17 +255,14 @@ __global__ void __launch_bounds__(Sizes<SIZE>::THREADS, 1)
       arrive(q_full + 8 * (round % 2));
     }
   } else {
-    if (SIZE == 64)
-      asm volatile("setmaxnreg.inc.sync.aligned.u32 160;");
-    else
-      asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
     const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
     const bool leads = thread == 0;
     const float to_log2 = in.scale * LOG2_E;
     // tiles.cuh says in which row and column value i of these is
     float sums[SIZE / 2] = {}, scores[KEYS / 2], largest[2], total[2], base[2], factor[2];
     uint32_t weights[32];              // pairs of weights, as a register operand
-    Turn<STAGES> at;                   // the stage of `scores`' keys
+    Turn at;                           // the stage of `scores`' keys
     int round = 0, half = 0, top = 0;  // which queries; the place of the warpgroup's first one
     Work work{0, 0, 0, 0, 0, Span(nullptr, 0, 0)};
 
@@ -568,12 +553,14 @@ bool map_tokens(CUtensorMap& map, const void* data, GroupedStrides strides, int 
 
 }  // namespace
 
-template <typename T, int SIZE>
-static cudaError_t launch(const AttentionGroupedCall& call) {
-  using S = Sizes<SIZE>;
+cudaError_t attention_grouped_v10_stream(const AttentionGroupedCall& call) {
+  using T = __nv_bfloat16;
+  if (call.dtype != DType::bfloat16 || !sizes_fit(call)) return cudaErrorInvalidValue;
+  if (!aligned(call)) return cudaErrorMisalignedAddress;
+  if (call.head_size != SIZE) return attention_grouped_v08_ring(call);
   int sm_count = 0;
   if (const cudaError_t status = hopper_multiprocessors(sm_count)) return status;
-  const int64_t tiles = static_cast<int64_t>((call.queries - 1) / S::ROWS + 1) * call.heads * call.batch;
+  const int64_t tiles = static_cast<int64_t>((call.queries - 1) / ROWS + 1) * call.heads * call.batch;
   const GroupedStrides to{static_cast<int64_t>(call.queries) * call.heads * SIZE, SIZE,
                           static_cast<int64_t>(call.heads) * SIZE};
   CUtensorMap q, k, v, out;
@@ -582,16 +569,10 @@ static cudaError_t launch(const AttentionGroupedCall& call) {
       !map_tokens(k, call.k, call.k_strides, call.batch, call.key_heads, call.keys, SIZE, KEYS) ||
       !map_tokens(v, call.v, call.v_strides, call.batch, call.key_heads, call.keys, SIZE, KEYS) ||
       !map_tokens(out, call.out, to, call.batch, call.heads, call.queries, SIZE, 64))
-    return attention_grouped_v02_mma(call);
-  const Grid grid{static_cast<int>(std::min<int64_t>(tiles, sm_count)), S::THREADS};
-  const cudaError_t status = launch_overlapped(attention_grouped_v10_stream<T, SIZE>, grid, S::SHARED, call.stream, q,
-                                               k, v, out, grouped<T>(call), call.batch, call.heads / call.key_heads);
+    return attention_grouped_v08_ring(call);
+  const Grid grid{static_cast<int>(std::min<int64_t>(tiles, sm_count)), THREADS};
+  const cudaError_t status = launch_overlapped(attention_grouped_v10_stream<T>, grid, SHARED, call.stream, q, k, v, out,
+                                               grouped<T>(call), call.batch, call.heads / call.key_heads);
   RETURN_IF_LAUNCH_FAILED();
   return status;
-}
-
-cudaError_t attention_grouped_v10_stream(const AttentionGroupedCall& call) {
-  if (call.dtype != DType::bfloat16 || !sizes_fit(call)) return cudaErrorInvalidValue;
-  if (!aligned(call)) return cudaErrorMisalignedAddress;
-  return call.head_size == 64 ? launch<__nv_bfloat16, 64>(call) : launch<__nv_bfloat16, 128>(call);
 }
