@@ -580,7 +580,7 @@ ATTENTION_GROUPED = register(
         ),
         variants={variant.name: variant for variant in VARIANTS},
         best="v09_split_tf32",
-        best_by_dtype={"bfloat16": "v08_ring"},
+        best_by_dtype={"bfloat16": "v10_stream"},
         compute_bound=True,
         **_SAME,  # type: ignore[arg-type]
     )

@@ -18,15 +18,9 @@ def _empty_gradient(logits: torch.Tensor, target: torch.Tensor, scale: float) ->
     return logits.new_empty(logits.shape), logits.new_empty(target.shape)
 
 
-def fastest_gradient(logits: torch.Tensor) -> str:
-    """Return the variant that was the fastest on an H200: v05_ring where a row is longer than 112 KB."""
-    is_long = logits.shape[-1] * logits.element_size() > 112 << 10
-    return "v05_ring" if is_long else CROSS_ENTROPY_GRADIENT.best
-
-
 def _backward(saved: Any, numbers: Any, of_losses: torch.Tensor) -> tuple[Any, ...]:
     logits, target = saved
-    gradient, _ = _cross_entropy_gradient(logits, target, 1.0, fastest_gradient(logits))
+    gradient, _ = _cross_entropy_gradient(logits, target, 1.0, CROSS_ENTROPY_GRADIENT.best)
     return gradient * of_losses[:, None], None
 
 

@@ -508,7 +508,7 @@ CROSS_ENTROPY_GRADIENT = register(
         flops_why="an element costs 7: maximum, two differences and powers, sum, scale",
         variants={variant.name: variant for variant in GRADIENT_VARIANTS},
         chain=("log_softmax", "nll_loss", "scatter", "log_softmax_backward"),
-        best="v03_online",
+        best="v06_resident",
         reads_only=False,
     )
 )
