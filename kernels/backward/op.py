@@ -411,7 +411,7 @@ LAYERNORM_VARIANTS = (
         layernorm_bytes,
         symbols=("backward_v06_ring", "backward_v06_sum"),
         hypotheses=(Hypothesis(TIME, "floor", high=1 / 0.9, least_bytes=LARGE), _ahead("compile", 1.2)),
-        tunables={"BACKWARD_V06_STAGES": (4, 2, 3)},
+        tunables={"BACKWARD_V06_STAGES": (3, 2, 4)},
     ),
 )
 

@@ -12,7 +12,7 @@
 cudaError_t backward_v05_columns(const BackwardCall& call);
 
 #ifndef BACKWARD_V06_STAGES
-#define BACKWARD_V06_STAGES 4
+#define BACKWARD_V06_STAGES 3
 #endif
 
 template <typename T, typename M>

@@ -7,7 +7,7 @@
 #include "vec.cuh"
 
 // How a row maps to threads: G threads have COUNT packets of 16 bytes each, a block has ROWS rows. A ring in shared
-// memory has STAGES rows for each of them, so STAGES - 2 rows are on their way while one is computed and the next one begun.
+// memory has STAGES rows for each of them: one is computed, the others are on their way. CENTRED also begins the next one.
 template <int COUNT_, int G_, int ROWS_, int MOST_STAGES>
 struct RingMapping {
   static constexpr int COUNT = COUNT_, G = G_, ROWS = ROWS_, THREADS = G * ROWS;
@@ -43,31 +43,35 @@ inline int ring_blocks(int64_t rows, int multiprocessors) {
   return static_cast<int>(wanted < most ? wanted : most);
 }
 
-__device__ __forceinline__ void copy_packet(uint4* to, const void* from) {
+__device__ __forceinline__ void copy_packet(uint32_t to, const void* from) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(static_cast<uint32_t>(__cvta_generic_to_shared(to))),
-               "l"(from)
-               : "memory");
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 #endif
 }
 
 // Reads a packet from shared memory, each time that it is called: a row kept in registers from one pass to the next would
 // spill.
 template <typename Part>
-__device__ __forceinline__ Part read_packet(const uint4* from) {
+__device__ __forceinline__ Part read_packet(uint32_t from) {
   Part part;
   asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(part.raw.x), "=r"(part.raw.y), "=r"(part.raw.z), "=r"(part.raw.w)
-               : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(from)))
+               : "r"(from)
                : "memory");
   return part;
 }
 
-// Ends a group of copies of this thread, and waits for all but the last PENDING groups.
-template <int PENDING>
-__device__ __forceinline__ void end_copies_and_wait() {
+// Ends a group of copies of this thread.
+__device__ __forceinline__ void end_copies() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   asm volatile("cp.async.commit_group;" ::: "memory");  // an empty group keeps the count right
+#endif
+}
+
+// Waits for all but the last PENDING groups.
+template <int PENDING>
+__device__ __forceinline__ void wait_for_copies() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
 #endif
 }
@@ -111,45 +115,50 @@ __device__ __forceinline__ void row_gradients(const T* gradient, const T* x, con
   constexpr int COUNT = M::COUNT, G = M::G, ROWS = M::ROWS, STAGES = M::STAGES, WIDTH = 16 / sizeof(T);
   using Part = Packet<T, WIDTH>;
   extern __shared__ uint4 ring[];
+  constexpr uint32_t PACKET_BYTES = M::THREADS * 16, PART_BYTES = COUNT * PACKET_BYTES;
+  const uint32_t own_ring = static_cast<uint32_t>(__cvta_generic_to_shared(ring + threadIdx.x));
   const int lane = threadIdx.x % G;
-  const int64_t step = static_cast<int64_t>(gridDim.x) * ROWS;
+  const uint32_t group = threadIdx.x / G * gridDim.x + blockIdx.x;  // so blocks differ by a row at most, not by ROWS
+  const uint32_t step = gridDim.x * ROWS, last = rows;
   const float share = 1.0f / static_cast<float>(columns);
   const auto column_of = [&](int k) { return (k * G + lane) * WIDTH; };
-  const auto slot = [&](int stage, int which, int k) {
-    return ring + ((stage * 2 + which) * COUNT + k) * M::THREADS + threadIdx.x;
-  };
-  const auto fetch = [&](int64_t row, int stage) {
-    if (row >= rows) return;
+  const auto has = [&](int k) { return column_of(k) < columns; };
+  const auto place = [&](uint32_t row) { return static_cast<int64_t>(row) * columns + lane * WIDTH; };
+  const auto fetch = [&](uint32_t row, int stage) {
+    if (row >= last) return;
+    const uint32_t at = own_ring + stage * M::STAGE_BYTES;
+    const T *from = x + place(row), *other = gradient + place(row);
 #pragma unroll
     for (int k = 0; k < COUNT; ++k)
-      if (column_of(k) < columns) {
-        copy_packet(slot(stage, 0, k), x + row * columns + column_of(k));
-        copy_packet(slot(stage, 1, k), gradient + row * columns + column_of(k));
+      if (has(k)) {
+        copy_packet(at + k * PACKET_BYTES, from + k * G * WIDTH);
+        copy_packet(at + PART_BYTES + k * PACKET_BYTES, other + k * G * WIDTH);
       }
   };
 
-  int64_t row = static_cast<int64_t>(blockIdx.x) * ROWS + threadIdx.x / G;
+  uint32_t row = group;
 #pragma unroll
   for (int stage = 0; stage < STAGES - 1; ++stage) {
     fetch(row + stage * step, stage);
-    end_copies_and_wait<STAGES - 2>();
+    end_copies();
   }
   Part weights[COUNT];
   float of_weight[COUNT][WIDTH], of_bias[COUNT][WIDTH];
 #pragma unroll
   for (int k = 0; k < COUNT; ++k) {
     weights[k].raw = {};
-    if (column_of(k) < columns) weights[k] = Part::load(weight + column_of(k));
+    if (has(k)) weights[k] = Part::load(weight + column_of(k));
 #pragma unroll
     for (int j = 0; j < WIDTH; ++j) of_weight[k][j] = of_bias[k][j] = 0.0f;
   }
 
   // calls `use` with each column, the x of a row there, its gradient, and that times the weight, then `after`
-  const auto each = [&](int stage, auto use, auto after) {
+  const auto each = [&](uint32_t at, auto use, auto after) {
 #pragma unroll
     for (int k = 0; k < COUNT; ++k)
-      if (column_of(k) < columns) {
-        const Part values = read_packet<Part>(slot(stage, 0, k)), gradients = read_packet<Part>(slot(stage, 1, k));
+      if (has(k)) {
+        const Part values = read_packet<Part>(at + k * PACKET_BYTES),
+                   gradients = read_packet<Part>(at + PART_BYTES + k * PACKET_BYTES);
 #pragma unroll
         for (int j = 0; j < WIDTH; ++j) {
           const float given = to_float(gradients.values[j]);
@@ -158,56 +167,70 @@ __device__ __forceinline__ void row_gradients(const T* gradient, const T* x, con
         after(k);
       }
   };
-  const auto nothing = [](int) {};
-  const auto begin_row = [&](int stage, float4& sums) {
-    each(stage, [&](int, int, float value, float, float wanted) { sums.z += value, sums.w += wanted; }, nothing);
+  const auto sum_of_x = [&](uint32_t at) {
+    float sum = 0.0f;
+#pragma unroll
+    for (int k = 0; k < COUNT; ++k)
+      if (has(k)) {
+        const Part values = read_packet<Part>(at + k * PACKET_BYTES);
+#pragma unroll
+        for (int j = 0; j < WIDTH; ++j) sum += to_float(values.values[j]);
+      }
+    return sum;
   };
-  float mean = 0.0f, mean_wanted = 0.0f;  // of the row; those of the next one come with the other sums of this one
+  float mean = 0.0f;  // of the row; that of the next one comes with the other sums of this one
   if constexpr (CENTRED) {
-    float4 next = {};
-    if (row < rows) {
-      begin_row(0, next);
-      next = add_over_row<G, ROWS>(next, 1);
+    float4 sums_of_first = {};
+    wait_for_copies<STAGES - 2>();
+    if (row < last) {
+      sums_of_first.z = sum_of_x(own_ring);
+      sums_of_first = add_over_row<G, ROWS>(sums_of_first, 1);
     }
-    mean = next.z * share, mean_wanted = next.w * share;
+    mean = sums_of_first.z * share;
   }
-  for (int stage = 0, turn = 0; row < rows; row += step, turn ^= 1) {
+  for (int turn = 0, stage = 0; row < last; row += step, turn ^= 1) {
     fetch(row + (STAGES - 1) * step, stage == 0 ? STAGES - 1 : stage - 1);  // into what this thread read last
-    end_copies_and_wait<STAGES - 2>();
-    const int own = stage;
+    end_copies();
+    wait_for_copies<CENTRED ? STAGES - 2 : STAGES - 1>();  // CENTRED adds up the next row, too
+    const uint32_t own = own_ring + stage * M::STAGE_BYTES;
     stage = stage + 1 == STAGES ? 0 : stage + 1;
     float4 total = {};
     if constexpr (CENTRED)
-      if (row + step < rows) begin_row(stage, total);
+      if (row + step < last) total.z = sum_of_x(own_ring + stage * M::STAGE_BYTES);
     each(
         own,
         [&](int, int, float value, float, float wanted) {
-          total.x += (value - mean) * (value - mean), total.y += (value - mean) * wanted;
+          const float centred = CENTRED ? value - mean : value;
+          total.x += centred * centred, total.y += centred * wanted;
+          if constexpr (CENTRED) total.w += wanted;
         },
-        nothing);
+        [](int) {});
     total = add_over_row<G, ROWS>(total, turn);
+    T* const to = out + place(row);
     const float scale = rsqrtf(total.x * share + eps), mean_product = total.y * scale * share;
+    const float slope = -scale * mean_product, offset = -scale * (total.w * share);
+    [[maybe_unused]] const float centre = mean * scale;
     float result[WIDTH];
     each(
         own,
         [&](int k, int j, float value, float given, float wanted) {
-          const float z = (value - mean) * scale;
-          result[j] = scale * (wanted - mean_wanted - z * mean_product);
+          const float z = CENTRED ? value * scale - centre : value * scale;
+          result[j] = scale * wanted + (CENTRED ? slope * z + offset : slope * z);
           of_weight[k][j] += given * z;
           if constexpr (CENTRED) of_bias[k][j] += given;
         },
-        [&](int k) { Part::scaled(result, 1.0f).store(out + row * columns + column_of(k)); });
-    if constexpr (CENTRED) mean = total.z * share, mean_wanted = total.w * share;
+        [&](int k) { Part::scaled(result, 1.0f).store(to + k * G * WIDTH); });
+    if constexpr (CENTRED) mean = total.z * share;
   }
 
-  const auto put = [&](float* to, const float (&values)[COUNT][WIDTH], bool all) {
+  const auto put = [&](float* into, const float (&values)[COUNT][WIDTH], bool all) {
 #pragma unroll
     for (int k = 0; k < COUNT; ++k)
-      if (all || column_of(k) < columns)
+      if (all || has(k))
 #pragma unroll
         for (int j = 0; j < WIDTH; j += 4)
-          *reinterpret_cast<float4*>(to + column_of(k) + j) = {values[k][j], values[k][j + 1], values[k][j + 2],
-                                                               values[k][j + 3]};
+          *reinterpret_cast<float4*>(into + column_of(k) + j) = {values[k][j], values[k][j + 1], values[k][j + 2],
+                                                                 values[k][j + 3]};
   };
   const auto of_block = [&](int which) {
     return sums + (static_cast<int64_t>(which) * gridDim.x + blockIdx.x) * columns;

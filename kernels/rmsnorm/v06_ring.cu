@@ -2,8 +2,8 @@
 // Shapes   gradient, x, out (N, C) row-major; weight, of_weight (C,); workspace one row of C floats per block.
 // Needs    sm_90 (other GPUs, rows that are no multiple of 16 bytes or too long for registers are v05's)
 // Moves    3 * N * C * sizeof(T) bytes: both operands once, the result once; the blocks' sums stay in L2.
-// Versus   v05: two rows are on their way in place of one, from the first instruction on and without registers. The
-//          second launch loads all that a thread adds at once.
+// Versus   v05: rows are on their way from the first instruction on and without registers. The second launch loads all that
+//          a thread adds at once.
 // Source   PTX ISA, "cp.async"; the persistent layer norm of QuACK also stages rows in shared memory
 #include "check.cuh"
 #include "rmsnorm.h"
@@ -12,7 +12,7 @@
 cudaError_t rmsnorm_v05_persistent(const RmsnormCall& call);
 
 #ifndef RMSNORM_V06_STAGES
-#define RMSNORM_V06_STAGES 4
+#define RMSNORM_V06_STAGES 2
 #endif
 
 template <typename T, typename M>
