@@ -50,6 +50,6 @@ _cross_entropy = define(
 )
 
 
-def cross_entropy(logits: torch.Tensor, target: torch.Tensor, variant: str = CROSS_ENTROPY.best) -> torch.Tensor:
+def cross_entropy(logits: torch.Tensor, target: torch.Tensor, variant: str = "") -> torch.Tensor:
     """Losses (N,) of logits (N, V), of which autograd has the gradient. Raises ValueError, TypeError."""
-    return _cross_entropy(logits, target, variant)
+    return _cross_entropy(logits, target, variant or CROSS_ENTROPY.best_for(logits.dtype))

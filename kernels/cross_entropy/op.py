@@ -481,6 +481,7 @@ CROSS_ENTROPY = register(
         variants={variant.name: variant for variant in VARIANTS},
         chain=("log_softmax", "nll_loss"),
         best="v03_online",
+        best_by_dtype={"bfloat16": "v06_resident"},
         reads_only=True,
     )
 )
@@ -509,6 +510,7 @@ CROSS_ENTROPY_GRADIENT = register(
         variants={variant.name: variant for variant in GRADIENT_VARIANTS},
         chain=("log_softmax", "nll_loss", "scatter", "log_softmax_backward"),
         best="v06_resident",
+        best_by_dtype={},
         reads_only=False,
     )
 )

@@ -1,8 +1,7 @@
 // What v05 is made of: blocks that stay, whose rows come into a ring in shared memory.
 #pragma once
 
-#include "hopper.cuh"
-#include "online.cuh"
+#include "bulk_rows.cuh"
 #include "overlap.cuh"
 
 namespace {
@@ -33,60 +32,6 @@ __device__ __forceinline__ int rank_in_cluster() {
 
 __device__ __forceinline__ void join_cluster() {
   asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
-}
-
-// Copies 16-byte packets from global to shared memory; the barrier counts the bytes.
-__device__ __forceinline__ void load_bulk(uint32_t to, const void* from, uint32_t bytes, uint32_t barrier) {
-  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
-               "l"(from), "r"(bytes), "r"(barrier)
-               : "memory");
-}
-
-// Writes a warp's powers to block `rank` of the cluster, whose barrier counts the bytes. An arrival that releases would be a
-// MEMBAR.ALL.GPU instead, which waits for all gradients that the warp has stored. st.async needs a launch with clusters.
-__device__ __forceinline__ void send(uint32_t place, uint32_t barrier, int rank, Powers powers) {
-  asm volatile(
-      "{\n"
-      ".reg .b32 there, bar;\n"
-      "mapa.shared::cluster.u32 there, %0, %2;\n"
-      "mapa.shared::cluster.u32 bar, %1, %2;\n"
-      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [there], {%3, %4}, [bar];\n"
-      "}\n" ::"r"(place),
-      "r"(barrier), "r"(rank), "f"(powers.largest), "f"(powers.sum)
-      : "memory");
-}
-
-__device__ __forceinline__ float largest_of(uint4 raw, float) {
-  return fmaxf(fmaxf(__uint_as_float(raw.x), __uint_as_float(raw.y)),
-               fmaxf(__uint_as_float(raw.z), __uint_as_float(raw.w)));
-}
-
-// bf16: two an instruction
-__device__ __forceinline__ float largest_of(uint4 raw, __nv_bfloat16) {
-  const auto pair = [](uint32_t word) { return reinterpret_cast<const __nv_bfloat162&>(word); };
-  const float2 both = __bfloat1622float2(__hmax2(__hmax2(pair(raw.x), pair(raw.y)), __hmax2(pair(raw.z), pair(raw.w))));
-  return fmaxf(both.x, both.y);
-}
-
-// Adds the elements of `COUNT` packets, as add() of online.cuh does, in two sums that do not wait for each other.
-template <typename T, int COUNT>
-__device__ __forceinline__ void add_packets(Powers& powers, const Packet<T, 16 / sizeof(T)> (&part)[COUNT]) {
-  float largest = powers.largest;
-#pragma unroll
-  for (int k = 0; k < COUNT; ++k) largest = fmaxf(largest, largest_of(part[k].raw, T()));
-  const float shift = shift_of(largest);
-  float sum[2] = {powers.sum * exp_fast(powers.largest - shift), 0.0f};
-#pragma unroll
-  for (int k = 0; k < COUNT; ++k)
-#pragma unroll
-    for (int j = 0; j < 16 / static_cast<int>(sizeof(T)); ++j)
-      sum[j % 2] += exp_fast(to_float(part[k].values[j]) - shift);
-  powers = {largest, sum[0] + sum[1]};
-}
-
-__device__ __forceinline__ Powers merged_in_warp(Powers powers) {
-  const float largest = warp_max(powers.largest);
-  return {largest, warp_sum(powers.sum * exp_fast(powers.largest - shift_of(largest)))};
 }
 
 // A cluster has every row that is its number plus a multiple of the clusters; its blocks have a part of the row each.

@@ -4,10 +4,9 @@
 //          longer than the shared memory of a cluster)
 // Moves    2 * N * V * sizeof(T) bytes: every logit once in, every gradient once out; without a gradient half of it.
 // Versus   v05: while the warps of one block wait for the exchange, two other blocks of the SM load and store. Every warp
-//          copies its own packets, so no warp waits for another one's.
+//          copies its own packets, so no warp waits for another one's. L2 evicts gradients first.
 // Source   PTX ISA, "cp.async.bulk", "st.async"; QuACK's cross_entropy.py, whose blocks hold parts of rows as well
-#include "hopper.cuh"
-#include "online.cuh"
+#include "bulk_rows.cuh"
 #include "overlap.cuh"
 
 cudaError_t cross_entropy_v03_online(const CrossEntropyCall& call);
@@ -15,81 +14,15 @@ cudaError_t cross_entropy_v03_online(const CrossEntropyCall& call);
 #ifndef CROSS_ENTROPY_V06_THREADS
 #define CROSS_ENTROPY_V06_THREADS 256
 #endif
-#ifndef CROSS_ENTROPY_V06_PART_KB
-#define CROSS_ENTROPY_V06_PART_KB 75
-#endif
-#ifndef CROSS_ENTROPY_V06_PACKETS
-#define CROSS_ENTROPY_V06_PACKETS 4
-#endif
-#ifndef CROSS_ENTROPY_V06_STEPS
-#define CROSS_ENTROPY_V06_STEPS 2
-#endif
 
 namespace {
 constexpr int THREADS = CROSS_ENTROPY_V06_THREADS, WARPS = THREADS / 32;
-constexpr int PACKETS = CROSS_ENTROPY_V06_PACKETS;                          // that a thread has in registers at a time
-constexpr int STEP = PACKETS * 32, CHUNK = CROSS_ENTROPY_V06_STEPS * STEP;  // packets of a warp: at a time, in one copy
-constexpr int MOST = 8;                                                     // blocks of a cluster
-constexpr int64_t PART_BYTES = int64_t{CROSS_ENTROPY_V06_PART_KB} << 10;    // of a row that a block takes at most
+constexpr int PACKETS = 4;                            // that a thread has in registers at a time
+constexpr int STEP = PACKETS * 32, CHUNK = 2 * STEP;  // packets of a warp: at a time, in one copy
+constexpr int MOST = 8;                               // blocks of a cluster
+constexpr int64_t PART_BYTES = 75 << 10;              // of a row that a block takes at most
 [[maybe_unused]] constexpr int CHUNKS = (PART_BYTES / 16 - 1) / (CHUNK * WARPS) + 1;  // of a warp
 }  // namespace
-
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-namespace {
-// Copies packets from global to shared memory; the barrier counts the bytes.
-__device__ __forceinline__ void load_bulk(uint32_t to, const void* from, uint32_t bytes, uint32_t barrier) {
-  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
-               "l"(from), "r"(bytes), "r"(barrier)
-               : "memory");
-}
-
-// Writes a warp's powers to block `rank` of the cluster, whose barrier counts the bytes. st.async needs a launch with clusters.
-__device__ __forceinline__ void send(uint32_t place, uint32_t barrier, int rank, Powers powers) {
-  asm volatile(
-      "{\n"
-      ".reg .b32 there, bar;\n"
-      "mapa.shared::cluster.u32 there, %0, %2;\n"
-      "mapa.shared::cluster.u32 bar, %1, %2;\n"
-      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [there], {%3, %4}, [bar];\n"
-      "}\n" ::"r"(place),
-      "r"(barrier), "r"(rank), "f"(powers.largest), "f"(powers.sum)
-      : "memory");
-}
-
-__device__ __forceinline__ float largest_of(uint4 raw, float) {
-  return fmaxf(fmaxf(__uint_as_float(raw.x), __uint_as_float(raw.y)),
-               fmaxf(__uint_as_float(raw.z), __uint_as_float(raw.w)));
-}
-
-// bf16: two an instruction
-__device__ __forceinline__ float largest_of(uint4 raw, __nv_bfloat16) {
-  const auto pair = [](uint32_t word) { return reinterpret_cast<const __nv_bfloat162&>(word); };
-  const float2 both = __bfloat1622float2(__hmax2(__hmax2(pair(raw.x), pair(raw.y)), __hmax2(pair(raw.z), pair(raw.w))));
-  return fmaxf(both.x, both.y);
-}
-
-// Adds the elements of `COUNT` packets, as add() of online.cuh does, in two sums that do not wait for each other.
-template <typename T, int COUNT>
-__device__ __forceinline__ void add_packets(Powers& powers, const Packet<T, 16 / sizeof(T)> (&part)[COUNT]) {
-  float largest = powers.largest;
-#pragma unroll
-  for (int k = 0; k < COUNT; ++k) largest = fmaxf(largest, largest_of(part[k].raw, T()));
-  const float shift = shift_of(largest);
-  float sum[2] = {powers.sum * exp_fast(powers.largest - shift), 0.0f};
-#pragma unroll
-  for (int k = 0; k < COUNT; ++k)
-#pragma unroll
-    for (int j = 0; j < 16 / static_cast<int>(sizeof(T)); ++j)
-      sum[j % 2] += exp_fast(to_float(part[k].values[j]) - shift);
-  powers = {largest, sum[0] + sum[1]};
-}
-
-__device__ __forceinline__ Powers merged_in_warp(Powers powers) {
-  const float largest = warp_max(powers.largest);
-  return {largest, warp_sum(powers.sum * exp_fast(powers.largest - shift_of(largest)))};
-}
-}  // namespace
-#endif
 
 // Block `rank` of a cluster has the packets from rank * share on; a warp of it every WARPSth chunk; block 0 the edges too.
 template <typename T, bool GRADIENT>
@@ -201,7 +134,7 @@ __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
                   float value[WIDTH];
 #pragma unroll
                   for (int j = 0; j < WIDTH; ++j) value[j] = of(to_float(part[k].values[j]));
-                  Part::scaled(value, 1.0f).store(out + (at + k * 32) * WIDTH);
+                  Part::scaled(value, 1.0f).store_streaming(out + (at + k * 32) * WIDTH);
                 }
               });
     if (has_edge) to[edges.column(thread)] = from_float<T>(of(edge));
