@@ -417,6 +417,19 @@ BLOCK_VARIANTS = (
             "MATMUL_FP8_V09_ACROSS": (1, 0),
         },
     ),
+    _cuda(
+        "v10_scales_by_tma",
+        "TMA copies the scales with the tiles, and idle warps write the tiles",
+        _tiled_bytes(True, Tiling(256, 128, group=8)),
+        binding="run<{launcher}, true>",
+        hypotheses=(
+            *(_bound(TIME, "deep_gemm", high=1.0, shape=name, counters=False) for name in SHAPES),
+            *(_bound(TIME, "v09_alternate", high=0.97, shape=name, counters=False) for name in SHAPES),
+        ),
+        tunables={
+            "MATMUL_FP8_V10_UNROLL": (8, 4),
+        },
+    ),
 )
 
 
@@ -470,5 +483,5 @@ MATMUL_FP8_BLOCKS = _op(
     summary="matrix product of e4m3 operands with scales of blocks",
     make_inputs=make_block_inputs,
     variants={variant.name: variant for variant in BLOCK_VARIANTS},
-    best="v06_blocks",
+    best="v10_scales_by_tma",
 )
