@@ -25,6 +25,13 @@ DEVICE Packet load_through_l2(const uint16_t* from) {  // what other blocks may 
   return {{four.x, four.y, four.z, four.w}};
 }
 DEVICE uint64_t other_lane(uint64_t value, int mask) { return __shfl_xor_sync(0xffffffffu, value, mask); }
+// The same number, of which the compiler does not know: it computes here what follows from it, not before the loop over layers.
+DEVICE int anew(int number) {
+  asm volatile("" : "+r"(number));
+  return number;
+}
+#else
+inline int anew(int number) { return number; }
 #endif
 
 namespace model {
@@ -58,6 +65,17 @@ constexpr int PART = SIZE + 2;                // a block's part of a head: sums,
 constexpr int MOST_STEP = 8;                  // packets of x in a lane's registers
 constexpr int AT_ONCE = BATCH < 8 ? 16 : 12;  // pairs of words that a thread loads at once
 
+// A product whose weights a warp has in registers before it has x: of `COLUMNS` columns and ROWS_ rows.
+constexpr int MOST_HELD = 28;  // packets of a lane
+template <int COLUMNS, int ROWS_>
+struct Held {
+  static constexpr int UNITS = COLUMNS / UNIT_COLUMNS, MOST = (UNITS + WARPS - 1) / WARPS;  // units of a warp
+  static constexpr int TILES = ((ROWS_ + TILE_ROWS - 1) / TILE_ROWS + BLOCKS - 1) / BLOCKS;
+  static constexpr bool FITS = BATCH == 1 && TILES * MOST <= MOST_HELD && TILES <= 16;
+  static constexpr bool EXACT = UNITS % WARPS == 0, ALL = (ROWS_ + TILE_ROWS - 1) / TILE_ROWS % BLOCKS == 0;
+  static constexpr int SUMS = FITS ? WARPS * TILES * TILE_ROWS : 0;
+};
+
 // Words of the exchange, by what they hold.
 constexpr int64_t QKV_AT = 0, ATTENDED_AT = QKV_AT + BATCH * QKV_ROWS;
 constexpr int64_t MIDDLE_AT = ATTENDED_AT + BATCH * ATTENDED / 2, X_AT = MIDDLE_AT + BATCH * HIDDEN;
@@ -69,12 +87,16 @@ constexpr int SHARED_LIMIT = 232448 - 1024;
 constexpr int X_BYTES = rounded(2 * BATCH * most_of(most_of(HIDDEN, ATTENDED), INNER));
 constexpr int SUMS = WARPS * OUTPUTS;
 constexpr int SUMS_BYTES = rounded(4 * most_of(2 * SUMS, WARPS * SHARING * PART));
+constexpr int HELD_SUMS = most_of(most_of(Held<HIDDEN, QKV_ROWS>::SUMS, Held<HIDDEN, 2 * INNER>::SUMS),
+                                  most_of(Held<ATTENDED, HIDDEN>::SUMS, Held<INNER, HIDDEN>::SUMS));
+constexpr int HELD_BYTES = rounded(2 * 4 * (HELD_SUMS + WARPS));
 constexpr int QUERY_BYTES = rounded(4 * SHARING * SIZE + 4 * SIZE);
 constexpr int OWN_TILES = 2 + HIDDEN / TILE_ROWS / BLOCKS;
 constexpr int OWN_BYTES = rounded(4 * OWN_TILES * TILE_ROWS * BATCH);
 constexpr int BEST = most_of(THREADS / TILE_ROWS, WARPS* BATCH);
 constexpr int SMALL_BYTES = rounded(4 * WARPS * BATCH + 8 * BEST + 8 * BATCH);
-constexpr int X_PLACE = 0, SUMS_PLACE = X_BYTES, QUERY_PLACE = SUMS_PLACE + SUMS_BYTES;
+constexpr int X_PLACE = 0, SUMS_PLACE = X_BYTES, HELD_PLACE = SUMS_PLACE + SUMS_BYTES,
+              QUERY_PLACE = HELD_PLACE + HELD_BYTES;
 constexpr int OWN_PLACE = QUERY_PLACE + QUERY_BYTES, SMALL_PLACE = OWN_PLACE + OWN_BYTES;
 constexpr int BARRIERS_PLACE = SMALL_PLACE + SMALL_BYTES;
 constexpr int MOST_SLOTS = 16;
@@ -103,37 +125,40 @@ class Stream {
   DEVICE void start(const uint16_t* from, int stride, int chunks, int tokens, unsigned char* place, uint64_t* full) {
     from_ = reinterpret_cast<const unsigned char*>(from), stride_ = stride, chunks_ = chunks;
     left_ = int64_t{chunks} * tokens, place_ = place, full_ = full, policy_ = l2_policy(false);
+    if (thread_index() % 32 != 0) return;
     ROLLED
-    for (int slot = 0; slot < SLOTS; ++slot) ask(slot);
+    for (int slot = 0; slot < SLOTS; ++slot) ask();
   }
 
   // Returns the products of the next `count` units with x, in four sums, so that products wait less for each other. Lane
   // 4 g + t gets those of sequence g with rows 2 t and 2 t + 1.
   template <int N>
   DEVICE TwoFloats multiply(const Packet (&x)[N], int count) {
-    const int lane = thread_index() % 32;
     float sum[4][4] = {};
-    if constexpr (ALIGNED) {
-      UNROLL
-      for (int from = 0; from < N; from += SLOT_UNITS) {
-        if (from >= count) break;
-        wait_copy(full_ + slot_, parity_);
-        const Packet* const units = reinterpret_cast<const Packet*>(place_ + slot_ * SLOT_BYTES) + lane;
-        UNROLL
-        for (int unit = 0; unit < SLOT_UNITS; ++unit) add(sum, unit % 2, units[unit * UNIT_PACKETS], x[from + unit]);
-        release();
-      }
-    } else {
-      UNROLL
-      for (int unit = 0; unit < N; ++unit) {
-        if (unit >= count) break;
-        if (at_ == 0) wait_copy(full_ + slot_, parity_);
-        add(sum, unit % 2, reinterpret_cast<const Packet*>(place_ + slot_ * SLOT_BYTES)[at_ * UNIT_PACKETS + lane],
-            x[unit]);
-        if (++at_ == SLOT_UNITS) release();
-      }
+    UNROLL
+    for (int unit = 0; unit < N; ++unit) {
+      if ((!ALIGNED || unit % SLOT_UNITS == 0) && unit >= count) break;
+      add(sum, unit % 2, next(unit), x[unit]);
+      if (at_ == 0) refill();
     }
     return {{sum[0][0] + sum[2][0] + (sum[1][2] + sum[3][2]), sum[0][1] + sum[2][1] + (sum[1][3] + sum[3][3])}};
+  }
+  // Loads the next units of TILES tiles, or of one less, and of each `count` of MOST units, and asks for later ones.
+  template <int TILES, int MOST>
+  DEVICE void hold(Packet (&held)[TILES][MOST], bool all, int count) {
+    constexpr int STEP = least_of(MOST, MOST_STEP);
+    static_assert((TILES * MOST + SLOT_UNITS - 1) / SLOT_UNITS < SLOTS, "a slot stays that the product does not leave");
+    UNROLL
+    for (int begin = 0; begin < MOST; begin += STEP) {
+      UNROLL
+      for (int tile = 0; tile < TILES; ++tile) {
+        for (int unit = begin; unit < least_of(begin + STEP, MOST); ++unit) {
+          const bool there = (tile + 1 < TILES || all) && (ALIGNED || unit < count);
+          held[tile][unit] = there ? next(unit) : Packet{{0, 0, 0, 0}};  // else the compiler would keep old ones
+        }
+      }
+    }
+    refill();
   }
   // Asks L2 for the chunks behind those in the slots, which the next small products do not free.
   DEVICE void ask_ahead() {
@@ -148,7 +173,9 @@ class Stream {
   }
   // Leaves what pads the last chunk of a token.
   DEVICE void finish() {
-    if (at_ != 0) release();
+    if (ALIGNED || at_ == 0) return;
+    leave();
+    refill();
   }
   // Every warp has whole chunks of every tile.
   static constexpr bool ALIGNED = HIDDEN / UNIT_COLUMNS % (WARPS * SLOT_UNITS) == 0 &&
@@ -161,19 +188,35 @@ class Stream {
     tall_product(sum[2 * which], x, weights.pair[0], weights.pair[1]);
     tall_product(sum[2 * which + 1], x, weights.pair[2], weights.pair[3]);
   }
-  DEVICE void ask(int slot) {
-    if (left_ <= 0) return;
-    if (thread_index() % 32 == 0)
-      copy_in(place_ + slot * SLOT_BYTES, from_ + static_cast<int64_t>(next_) * stride_ * SLOT_BYTES, SLOT_BYTES,
-              full_ + slot, policy_);
-    --left_;
-    if (++next_ == chunks_) next_ = 0;
+  DEVICE void ask() {
+    if (left_ > 0) {
+      copy_in(place_ + free_ * SLOT_BYTES, from_ + static_cast<int64_t>(next_) * stride_ * SLOT_BYTES, SLOT_BYTES,
+              full_ + free_, policy_);
+      --left_;
+      if (++next_ == chunks_) next_ = 0;
+    }
+    if (++free_ == SLOTS) free_ = 0;
   }
-  DEVICE void release() {
-    sync_warp();
-    ask(slot_);
+  // Returns a lane's packet of the next unit, which is number `unit` of its part of a tile.
+  DEVICE Packet next(int unit) {
+    const int at = ALIGNED ? unit % SLOT_UNITS : at_;
+    if (at == 0) wait_copy(full_ + slot_, parity_);
+    const Packet found =
+        reinterpret_cast<const Packet*>(place_ + slot_ * SLOT_BYTES)[at * UNIT_PACKETS + thread_index() % 32];
+    at_ = at + 1;
+    if (at_ == SLOT_UNITS) leave();
+    return found;
+  }
+  DEVICE void leave() {
     at_ = 0;
     if (++slot_ == SLOTS) slot_ = 0, parity_ ^= 1;
+  }
+  // Asks for what goes into the slots that the warp has left. The first lane alone counts these.
+  DEVICE void refill() {
+    sync_warp();
+    if (thread_index() % 32 != 0) return;
+    ROLLED
+    while (free_ != slot_) ask();
   }
 
   const unsigned char* from_;
@@ -182,6 +225,7 @@ class Stream {
   uint64_t policy_;
   int64_t left_;
   int stride_, chunks_, next_ = 0, slot_ = 0, at_ = 0;
+  int free_ = 0;  // the first slot to ask for; `slot_` if there is none
   uint32_t parity_ = 0;
 };
 
@@ -219,33 +263,20 @@ DEVICE bool due(const TwoWords& two, uint32_t tag) { return due(two.word[0], tag
 DEVICE void load_again(uint64_t& word, const uint64_t* at) { word = load_word(at); }
 DEVICE void load_again(TwoWords& two, const uint64_t* at) { two = load_words(at); }
 
-// Loads words, or pairs of words. `at(i)` is the place of number i, or null. Returns which were asked for.
-template <class Loaded, int N, class At>
-DEVICE uint32_t first_look(Loaded (&loaded)[N], At at) {
-  uint32_t missing = 0;
-  UNROLL
-  for (int i = 0; i < N; ++i)
-    if (at(i)) load_again(loaded[i], at(i)), missing |= 1u << i;
-  return missing;
-}
-// Loads the missing ones again until all have the tag.
-template <class Loaded, int N, class At>
-DEVICE void settle(Loaded (&loaded)[N], At at, uint32_t missing, uint32_t tag, Watch& watch, Phase phase, int layer) {
-  watch.reset();
-  while (true) {
-    UNROLL
-    for (int i = 0; i < N; ++i)
-      if (missing >> i & 1 && due(loaded[i], tag)) missing &= ~(1u << i);
-    if (!missing || !watch.patient(phase, layer)) return;
-    UNROLL
-    for (int i = 0; i < N; ++i)
-      if (missing >> i & 1) load_again(loaded[i], at(i));
-  }
-}
+// Loads words, or pairs of words, until all have the tag. `at(i)` is the place of number i, or null.
 template <class Loaded, int N, class At>
 DEVICE void take(Loaded (&loaded)[N], At at, uint32_t tag, Watch& watch, Phase phase, int layer) {
-  const uint32_t missing = first_look(loaded, at);
-  settle(loaded, at, missing, tag, watch, phase, layer);
+  UNROLL
+  for (int i = 0; i < N; ++i)
+    if (at(i)) load_again(loaded[i], at(i));
+  watch.reset();
+  while (true) {
+    bool late = false;
+    UNROLL
+    for (int i = 0; i < N; ++i)
+      if (at(i) && !due(loaded[i], tag)) late = true, load_again(loaded[i], at(i));
+    if (!late || !watch.patient(phase, layer)) return;
+  }
 }
 
 // The part [begin, end) of `count` tiles that block `index` of `blocks` has.
@@ -263,6 +294,7 @@ class Step {
       : call_(call), thread_(thread_index()), lane_(thread_index() % 32), warp_(warp_index()), block_(block_index()) {
     x_ = reinterpret_cast<uint32_t*>(shared + X_PLACE);
     sums_ = reinterpret_cast<float*>(shared + SUMS_PLACE);
+    held_sums_ = reinterpret_cast<float*>(shared + HELD_PLACE);
     query_ = reinterpret_cast<float*>(shared + QUERY_PLACE);
     self_ = reinterpret_cast<uint16_t*>(query_ + SHARING * SIZE);
     own_ = reinterpret_cast<float*>(shared + OWN_PLACE);
@@ -320,8 +352,9 @@ class Step {
   // The place of columns k and k + 1, k even, of sequence b in x, as pairs. Of four pairs, the middle ones change places.
   DEVICE static int place_of(int k, int b) {
     const int pair = k % UNIT_COLUMNS / 2;
-    return (k / UNIT_COLUMNS * BATCH + b) * UNIT_COLUMNS / 2 + (pair & ~3) + (pair % 2 * 2 + pair / 2 % 2);
+    return (k / UNIT_COLUMNS * BATCH + b) * UNIT_COLUMNS / 2 + turned(pair);
   }
+  DEVICE static int turned(int pair) { return (pair & ~3) + (pair % 2 * 2 + pair / 2 % 2); }
 
   // This block's rows of x, from the embedding.
   DEVICE void embed() {
@@ -336,8 +369,7 @@ class Step {
 
   // Puts x into shared memory, multiplied with a norm's weights, and sums of squares: the norm's root multiplies the
   // products. Layer 0 takes x from the embedding, others from words.
-  DEVICE void load_normed(const uint64_t* words, const uint16_t* weights, uint32_t tag, Phase phase, int layer,
-                          bool embedded) {
+  DEVICE void load_normed(const uint64_t* words, const uint16_t* weights, uint32_t tag, Phase phase, int layer) {
     constexpr int N = (HIDDEN / 2 + THREADS - 1) / THREADS;
     uint32_t weight[N];
     UNROLL
@@ -350,7 +382,7 @@ class Step {
     ROLLED
     for (int from = 0; from < BATCH; from += TOGETHER) {
       TwoWords two[TOGETHER * N];
-      if (embedded) {
+      if (phase == QKV && layer == 0) {
         UNROLL
         for (int i = 0; i < TOGETHER * N; ++i) {
           const int pair = thread_ + i % N * THREADS, b = from + i / N;
@@ -398,8 +430,9 @@ class Step {
     float sum = 0;
     UNROLL
     for (int warp = 0; warp < WARPS; ++warp) sum += squares_[b * WARPS + warp];
-    return reciprocal_root(sum / HIDDEN + call_.epsilon);
+    return root_of(sum);
   }
+  DEVICE float root_of(float sum) const { return reciprocal_root(sum / HIDDEN + call_.epsilon); }
 
   // Puts values into shared memory that words hold as pairs of bf16.
   template <int COLUMNS>
@@ -427,35 +460,48 @@ class Step {
     sync_block();
   }
 
-  DEVICE const Packet* x_of_lane() const {
-    return reinterpret_cast<const Packet*>(x_) + min(lane_ / 4, BATCH - 1) * 4 + lane_ % 4;
-  }
-
   // Multiplies this block's tiles with x. `finish(tile, b, row, value, live)` gets the products, in whole warps.
   template <int COLUMNS, class Finish>
   DEVICE void products(const Part& tiles, Finish finish) {
     constexpr int UNITS = COLUMNS / UNIT_COLUMNS, MOST = (UNITS + WARPS - 1) / WARPS, STEP = least_of(MOST, MOST_STEP);
     const int first = UNITS * warp_ / WARPS, count = UNITS * (warp_ + 1) / WARPS - first;
-    const Packet* const place = x_of_lane() + first * 4 * BATCH;
     ROLLED
     for (int from = tiles.begin; from < tiles.end; from += GROUP) {
       float* const sums = sums_ + turn_ * SUMS;
       turn_ ^= 1;
       const int here = min(GROUP, tiles.end - from);
-      // a part of x stays in registers for all tiles
-      ROLLED
-      for (int begin = 0; begin < MOST; begin += STEP) {
-        Packet x[STEP];
+      if constexpr (BATCH == 1 && MOST <= MOST_STEP) {
+        constexpr int SOME = MOST <= 4 ? 4 : 2;  // tiles at once
+        TwoPairs x[MOST];
         UNROLL
-        for (int i = 0; i < STEP; ++i) x[i] = begin + i < count ? place[(begin + i) * 4 * BATCH] : Packet{{0, 0, 0, 0}};
+        for (int i = 0; i < MOST; ++i)
+          x[i] = i < count ? reinterpret_cast<const TwoPairs*>(x_)[(first + i) * 8 + 2 * (lane_ % 4) + lane_ / 4 % 2]
+                           : TwoPairs{{0, 0}};
+        float* const to = sums + warp_ * TILE_ROWS;
+        int tile = 0;
         ROLLED
-        for (int tile = 0; tile < here; ++tile) {
-          TwoFloats found = stream_.multiply(x, count - begin);
-          TwoFloats* const sum = reinterpret_cast<TwoFloats*>(
-              sums + ((tile * WARPS + warp_) * BATCH + lane_ / 4) * TILE_ROWS + lane_ % 4 * 2);
-          if (lane_ / 4 < BATCH) {
-            if (begin > 0) found.value[0] += sum->value[0], found.value[1] += sum->value[1];
-            *sum = found;
+        for (; tile + SOME <= here; tile += SOME) some_tiles<SOME>(x, count, to + tile * WARPS * TILE_ROWS);
+        ROLLED
+        for (; tile < here; ++tile) some_tiles<1>(x, count, to + tile * WARPS * TILE_ROWS);
+      } else {
+        // a part of x stays in registers for all tiles
+        const Packet* const place =
+            reinterpret_cast<const Packet*>(x_) + (first * BATCH + min(lane_ / 4, BATCH - 1)) * 4 + lane_ % 4;
+        ROLLED
+        for (int begin = 0; begin < MOST; begin += STEP) {
+          Packet x[STEP];
+          UNROLL
+          for (int i = 0; i < STEP; ++i)
+            x[i] = begin + i < count ? place[(begin + i) * 4 * BATCH] : Packet{{0, 0, 0, 0}};
+          ROLLED
+          for (int tile = 0; tile < here; ++tile) {
+            TwoFloats found = stream_.multiply(x, count - begin);
+            TwoFloats* const sum = reinterpret_cast<TwoFloats*>(
+                sums + ((tile * WARPS + warp_) * BATCH + lane_ / 4) * TILE_ROWS + lane_ % 4 * 2);
+            if (lane_ / 4 < BATCH) {
+              if (begin > 0) found.value[0] += sum->value[0], found.value[1] += sum->value[1];
+              *sum = found;
+            }
           }
         }
       }
@@ -473,16 +519,158 @@ class Step {
       }
     }
   }
+  // Multiplies the next TILES tiles with x, weights as the first operand: see held_products.
+  template <int TILES, int MOST>
+  DEVICE void some_tiles(const TwoPairs (&x)[MOST], int count, float* sums) {
+    Packet held[TILES][MOST];
+    stream_.hold(held, true, count);
+    constexpr int CHAINS = TILES >= 4 ? 1 : 2;
+    float sum[TILES][CHAINS][4] = {};
+    UNROLL
+    for (int unit = 0; unit < MOST; ++unit) {
+      UNROLL
+      for (int tile = 0; tile < TILES; ++tile)
+        tall_product(sum[tile][unit % CHAINS], held[tile][unit], x[unit].pair[0], x[unit].pair[1]);
+    }
+    keep_sums(sum, lane_, sums, WARPS * TILE_ROWS, TILES);
+  }
+  // The four lanes of a row have the same products: each keeps those of some tiles.
+  template <int TILES, int CHAINS>
+  DEVICE static void keep_sums(const float (&sum)[TILES][CHAINS][4], int lane, float* sums, int stride, int tiles) {
+    UNROLL
+    for (int from = 0; from < TILES; from += 4) {
+      float mine = 0;
+      UNROLL
+      for (int tile = from; tile < least_of(from + 4, TILES); ++tile) {
+        float found = 0;
+        UNROLL
+        for (int chain = 0; chain < CHAINS; ++chain) found += sum[tile][chain][0] + sum[tile][chain][3];
+        if (lane % 4 == tile - from) mine = found;
+      }
+      if (from + lane % 4 < tiles) sums[(from + lane % 4) * stride + lane / 4] = mine;
+    }
+  }
 
-  // Adds the products to this block's rows of x, and publishes these.
+  // Multiplies this block's tiles with x, from words. A warp loads its weights before it waits for the words of its columns, and
+  // no other warp's. NORMED: x is a norm's, and `finish` gets products without the norm's root, and the root.
+  template <int COLUMNS, int ROWS_, bool NORMED, class Finish>
+  DEVICE void held_products(const Part& tiles, const uint64_t* words, const uint16_t* weights, uint32_t tag,
+                            Phase phase, int layer, int stamps, Finish finish) {
+    using Of = Held<COLUMNS, ROWS_>;
+    constexpr int TILES = Of::TILES, MOST = Of::MOST, CHAINS = TILES >= 4 ? 1 : TILES >= 2 ? 2 : least_of(4, MOST);
+    constexpr int PAIRS = MOST * UNIT_COLUMNS / (NORMED ? 2 : 4),
+                  N = (PAIRS + 31) / 32;  // of words: of a warp, of a lane
+    const int thread = anew(thread_), lane = thread & 31, my_warp = anew(warp_);
+    const int first = Of::UNITS * my_warp / WARPS;
+    const int count = Of::EXACT ? MOST : Of::UNITS * (my_warp + 1) / WARPS - first;
+    const int here = tiles.end - tiles.begin, pairs = count * UNIT_COLUMNS / (NORMED ? 2 : 4);
+    const bool all = Of::ALL || here == TILES;
+    const int begin = first * UNIT_COLUMNS / 2;  // of this warp's columns, as pairs
+    uint32_t weight[N];
+    if (NORMED) {
+      UNROLL
+      for (int i = 0; i < N; ++i)
+        weight[i] = lane + 32 * i < pairs ? reinterpret_cast<const uint32_t*>(weights)[begin + lane + 32 * i] : 0;
+    }
+    Packet held[TILES][MOST];
+    stream_.hold(held, all, count);
+    TwoWords two[N];
+    if (NORMED && phase == QKV && layer == 0) {
+      UNROLL
+      for (int i = 0; i < N; ++i) {
+        const uint32_t bits =
+            lane + 32 * i < pairs
+                ? reinterpret_cast<const uint32_t*>(call_.embedding + next_[0] * HIDDEN)[begin + lane + 32 * i]
+                : 0;
+        two[i] = {{bits << 16, bits & 0xffff0000u}};
+      }
+    } else {
+      const uint64_t* const from = words + begin * (NORMED ? 2 : 1) + 2 * lane;
+      take(two, [&](int i) { return lane + 32 * i < pairs ? from + 64 * i : nullptr; }, tag, watch_, phase, layer);
+    }
+    float square[1] = {0};
+    UNROLL
+    for (int i = 0; i < N; ++i) {
+      if (lane + 32 * i >= pairs) continue;
+      if (NORMED) {
+        const float one = float_of(two[i].word[0]), next = float_of(two[i].word[1]);
+        square[0] = fmaf(one, one, fmaf(next, next, square[0]));
+        x_[begin + turned(lane) + 32 * i] = packed(one * low(weight[i]), next * high(weight[i]));
+      } else {
+        uint32_t* const to = x_ + begin + turned(2 * lane) + 64 * i;
+        to[0] = static_cast<uint32_t>(two[i].word[0]), to[2] = static_cast<uint32_t>(two[i].word[1]);
+      }
+    }
+    sync_warp();
+    stamp(stamps);
+    // columns 0, 2, 4 and 6 of the second operand are the first halves of packets of x, for the first eight rows; the others
+    // the second, for the other rows
+    const TwoPairs* const place = reinterpret_cast<const TwoPairs*>(x_ + begin) + 2 * (lane % 4) + lane / 4 % 2;
+    float sum[TILES][CHAINS][4] = {};
+    UNROLL
+    for (int unit = 0; unit < MOST; ++unit) {
+      if (unit >= count) break;
+      const TwoPairs x = place[unit * 8];
+      UNROLL
+      for (int tile = 0; tile < TILES; ++tile) {
+        if (tile + 1 == TILES && !all) continue;
+        const Packet& of = held[tile][unit];
+        tall_product(sum[tile][unit % CHAINS], of, x.pair[0], x.pair[1]);
+      }
+    }
+    float* const sums = held_sums_ + turn_ * (HELD_SUMS + WARPS);
+    float* const squares = sums + HELD_SUMS;
+    turn_ ^= 1;
+    if (NORMED) {
+      add_lanes<16, 1>(square);
+      if (lane == 0) squares[my_warp] = square[0];
+    }
+    keep_sums(sum, lane, sums + my_warp * TILES * TILE_ROWS, TILE_ROWS, here);
+    sync_block();
+    if (32 * my_warp < here * TILE_ROWS) {
+      const bool live = thread < here * TILE_ROWS;
+      float value = 0, all = 0;
+      if (live) {
+        UNROLL
+        for (int warp = 0; warp < WARPS; ++warp) value += sums[warp * TILES * TILE_ROWS + thread];
+      }
+      if (NORMED) {
+        UNROLL
+        for (int warp = 0; warp < WARPS; ++warp) all += squares[warp];
+      }
+      finish(tiles.begin + thread / TILE_ROWS, 0, thread % TILE_ROWS, value, live, NORMED ? root_of(all) : 1.0f);
+    }
+  }
+
+  // The same, also of a product that does not fit into registers.
+  template <int COLUMNS, int ROWS_, bool NORMED, class Finish>
+  DEVICE void multiply(const Part& tiles, const uint64_t* words, const uint16_t* weights, uint32_t tag, Phase phase,
+                       int layer, int stamps, Finish finish) {
+    if constexpr (Held<COLUMNS, ROWS_>::FITS) {
+      held_products<COLUMNS, ROWS_, NORMED>(tiles, words, weights, tag, phase, layer, stamps, finish);
+    } else {
+      if constexpr (NORMED)
+        load_normed(words, weights, tag, phase, layer);
+      else
+        load_pairs<COLUMNS>(words, tag, phase, layer);
+      stamp(stamps);
+      products<COLUMNS>(tiles, [&](int tile, int b, int row, float value, bool live) {
+        finish(tile, b, row, value, live, NORMED && live ? root(b) : 1.0f);
+      });
+    }
+  }
+
+  // Multiplies this block's tiles with what `from` holds as pairs of bf16, adds that to its rows of x, and publishes these.
   template <int COLUMNS>
-  DEVICE void add_to_x(const Part& tiles, uint64_t* words, uint32_t tag) {
-    products<COLUMNS>(tiles, [&](int tile, int b, int row, float value, bool live) {
+  DEVICE void add_to_x(const Part& tiles, const uint64_t* from, uint64_t* words, uint32_t tag, Phase phase, int layer,
+                       int stamps) {
+    const auto publish = [&](int tile, int b, int row, float value, bool live, float) {
       if (!live) return;
       float& own = own_[((tile - tiles.begin) * BATCH + b) * TILE_ROWS + row];
       own += value;
       store_word(words + b * HIDDEN + tile * TILE_ROWS + row, tagged(tag, as_bits(own)));
-    });
+    };
+    multiply<COLUMNS, HIDDEN, false>(tiles, from, nullptr, tag, phase, layer, stamps, publish);
   }
 
   DEVICE void one_layer(int layer, uint32_t tag) {
@@ -490,39 +678,34 @@ class Step {
     uint64_t* const words = call_.words;
     if (!TOGETHER) fetch_rows(layer);
     if (const Part tiles = tiles_of(QKV_ROWS); tiles.begin < tiles.end) {
-      load_normed(words + X_AT, norm(layer, 0), tag - 1, QKV, layer, layer == 0);
-      stamp(stamps);
-      products<HIDDEN>(tiles, [&](int tile, int b, int row, float value, bool live) {
+      const auto publish = [&](int tile, int b, int row, float value, bool live, float root) {
         if (live)
-          store_word(words + QKV_AT + b * QKV_ROWS + tile * TILE_ROWS + row, tagged(tag, as_bits(value * root(b))));
-      });
+          store_word(words + QKV_AT + b * QKV_ROWS + tile * TILE_ROWS + row, tagged(tag, as_bits(value * root)));
+      };
+      multiply<HIDDEN, QKV_ROWS, true>(tiles, words + X_AT, norm(layer, 0), tag - 1, QKV, layer, stamps, publish);
       stamp(stamps + 1);
     }
     attend(layer, tag, stamps + 2);
     if (TOGETHER) stream_.ask_ahead();
     if (const Part tiles = tiles_of(HIDDEN); tiles.begin < tiles.end) {
-      load_pairs<ATTENDED>(words + ATTENDED_AT, tag, PROJECTION, layer);
-      stamp(stamps + 4);
-      add_to_x<ATTENDED>(tiles, words + MIDDLE_AT, tag);
+      add_to_x<ATTENDED>(tiles, words + ATTENDED_AT, words + MIDDLE_AT, tag, PROJECTION, layer, stamps + 4);
       stamp(stamps + 5);
     }
     if (const Part tiles = tiles_of(2 * INNER); tiles.begin < tiles.end) {
-      load_normed(words + MIDDLE_AT, norm(layer, 1), tag, GATE_UP, layer, false);
-      stamp(stamps + 6);
       // a tile has four rows of the gate, then four of up
-      products<HIDDEN>(tiles, [&](int tile, int b, int row, float value, bool live) {
-        const float scaled = live ? value * root(b) : 0, up = other_lane(scaled, 4);
+      const auto publish = [&](int tile, int b, int row, float value, bool live, float root) {
+        const float scaled = live ? value * root : 0, up = other_lane(scaled, 4);
         const float gated = scaled / (1 + power_of_2(-1.44269504f * scaled)) * up, next = other_lane(gated, 1);
         if (live && row < 4 && row % 2 == 0)
           store_word(words + INNER_AT + b * (INNER / 2) + tile * 2 + row / 2, tagged(tag, packed(gated, next)));
-      });
+      };
+      multiply<HIDDEN, 2 * INNER, true>(tiles, words + MIDDLE_AT, norm(layer, 1), tag, GATE_UP, layer, stamps + 6,
+                                        publish);
       stamp(stamps + 7);
     }
     if (TOGETHER && layer + 1 < LAYERS) fetch_rows(layer + 1);
     if (const Part tiles = tiles_of(HIDDEN); tiles.begin < tiles.end) {
-      load_pairs<INNER>(words + INNER_AT, tag, DOWN, layer);
-      stamp(stamps + 8);
-      add_to_x<INNER>(tiles, words + X_AT, tag);
+      add_to_x<INNER>(tiles, words + INNER_AT, words + X_AT, tag, DOWN, layer, stamps + 8);
       stamp(stamps + 9);
     }
   }
@@ -564,8 +747,8 @@ class Step {
     ROLLED
     for (int number = block_; number < tasks(n); number += BLOCKS) {
       const Task task(number, n, position_);
-      if (SHARING > 1 && n == 1)
-        attend_one<1>(layer, tag, task, stamps);
+      if (n == 1)
+        attend_short(layer, tag, task, stamps);
       else if constexpr (TOGETHER && !STAMPED)  // which leaves no register for stamps
         attend_together(layer, tag, task, stamps);
       else
@@ -690,9 +873,90 @@ class Step {
     sync_block();
   }
 
+  // One query head and all rows: powers are relative to this token's own score, which all warps compute, so their parts are
+  // added as they are. Where one may be too large, attend_one computes the head again.
+  DEVICE void attend_short(int layer, uint32_t tag, const Task& task, int stamps) {
+    constexpr int N = GROUPS <= 16 ? 8 : 4;  // cached rows that a lane has at once
+    constexpr float LARGEST = 1e30f;
+    const int channel = lane_ % LANES * 8, group = warp_ * ROWS + lane_ / LANES;
+    const uint16_t* const keys = call_.keys + rows_at(layer, task.pair) + channel;
+    const uint16_t* const values = call_.values + rows_at(layer, task.pair) + channel;
+    Packet key[N], value[N];
+    const auto load = [&](Packet(&to)[N], const uint16_t* rows, int from) {
+      UNROLL
+      for (int i = 0; i < N; ++i) {
+        const int row = from + group + i * GROUPS;
+        to[i] = row < task.end ? load_through_l2(rows + static_cast<int64_t>(row) * SIZE) : Packet{{0, 0, 0, 0}};
+      }
+    };
+    load(key, keys, 0);
+    load(value, values, 0);
+    take_rows<1>(layer, tag, task);
+    stamp(stamps);
+    const auto product = [&](const float (&query)[8], const Packet& packet) {
+      float even = 0, odd = 0;
+      UNROLL
+      for (int pair = 0; pair < 4; ++pair)
+        even = fmaf(query[2 * pair], low(packet.pair[pair]), even),
+        odd = fmaf(query[2 * pair + 1], high(packet.pair[pair]), odd);
+      return even + odd;
+    };
+    float query[8], sum[9];  // the last one: of powers
+    UNROLL
+    for (int i = 0; i < 8; ++i) query[i] = query_[channel + i];
+    const float own = product(query, *reinterpret_cast<const Packet*>(self_ + channel));
+    const Packet own_value = *reinterpret_cast<const Packet*>(self_ + SIZE + channel);
+    UNROLL
+    for (int pair = 0; pair < 4; ++pair) {
+      sum[2 * pair] = group == 0 ? low(own_value.pair[pair]) : 0.0f;
+      sum[2 * pair + 1] = group == 0 ? high(own_value.pair[pair]) : 0.0f;
+    }
+    sum[8] = group == 0 ? 1.0f : 0.0f;
+    ROLLED
+    for (int from = 0; from < task.end; from += N * GROUPS) {
+      float score[N];
+      UNROLL
+      for (int i = 0; i < N; ++i) score[i] = product(query, key[i]) - own;
+      add_lanes<LANES / 2, 1>(score);
+      load(key, keys, from + N * GROUPS);
+      UNROLL
+      for (int i = 0; i < N; ++i) {
+        const float power = from + group + i * GROUPS < task.end ? power_of_2(score[i]) : 0.0f;
+        sum[8] += power;
+        UNROLL
+        for (int pair = 0; pair < 4; ++pair) {
+          sum[2 * pair] = fmaf(power, low(value[i].pair[pair]), sum[2 * pair]);
+          sum[2 * pair + 1] = fmaf(power, high(value[i].pair[pair]), sum[2 * pair + 1]);
+        }
+      }
+      load(value, values, from + N * GROUPS);
+    }
+    add_lanes<16, LANES>(sum);
+    float* const part = sums_ + warp_ * PART;
+    if (lane_ < LANES) {
+      UNROLL
+      for (int i = 0; i < 8; ++i) part[channel + i] = sum[i];
+    }
+    if (lane_ == 0) part[SIZE] = sum[8];
+    sync_block();
+    float powers = 0, found = 0;
+    const int at = min(thread_, SIZE - 1);
+    UNROLL
+    for (int warp = 0; warp < WARPS; ++warp) powers += sums_[warp * PART + SIZE], found += sums_[warp * PART + at];
+    if (!(powers <= LARGEST)) return attend_one<1>(layer, tag, task, stamps);
+    found /= powers;
+    if (thread_ - lane_ < SIZE) {
+      const float next = other_lane(found, 1);
+      if (thread_ < SIZE && thread_ % 2 == 0) publish_attended(tag, task, task.head, at, found, next);
+    }
+    stamp(stamps + 1);
+  }
+
   template <int HEADS_>
   DEVICE void attend_one(int layer, uint32_t tag, const Task& task, int stamps) {
-    constexpr int AHEAD = HEADS_ < 4 ? 4 : HEADS_ < 8 ? 3 : 1;  // cached rows that a lane loads at once
+    // cached rows that a lane loads at once
+    constexpr int AHEAD = HEADS_ < SHARING ? 1 : HEADS_ < 4 ? 4 : HEADS_ < 8 ? 3 : 1;
+    constexpr int OWN = AHEAD >= 4;  // this token's row is one more of the first
     const int channel = lane_ % LANES * 8, group = warp_ * ROWS + lane_ / LANES;
     const uint16_t* const keys = call_.keys + rows_at(layer, task.pair) + channel;
     const uint16_t* const values = call_.values + rows_at(layer, task.pair) + channel;
@@ -718,19 +982,26 @@ class Step {
       UNROLL
       for (int i = 0; i < 8; ++i) sums.sum[head][i] = 0;
     }
+    const bool has_own = task.split == task.splits - 1 && group == 0;
     const int rounds = (task.end - task.begin + AHEAD * GROUPS - 1) / (AHEAD * GROUPS);
+    Packet own_key = {{0, 0, 0, 0}}, own_value = own_key;
+    if (has_own) {
+      own_key = *reinterpret_cast<const Packet*>(self_ + channel);
+      own_value = *reinterpret_cast<const Packet*>(self_ + SIZE + channel);
+    }
     ROLLED
-    for (int round = 0; round < rounds; ++round) {
-      Packet now_key[AHEAD], now_value[AHEAD];
+    for (int round = 0; round < most_of(OWN, rounds); ++round) {
+      Packet now_key[AHEAD + OWN], now_value[AHEAD + OWN];
       UNROLL
       for (int i = 0; i < AHEAD; ++i) now_key[i] = key[i], now_value[i] = value[i];
+      if (OWN) now_key[AHEAD] = own_key, now_value[AHEAD] = own_value;
       load(round + 1);
-      add_rows(sums, query, now_key, now_value, [&](int i) { return row_of(round, i) < task.end; });
+      add_rows(sums, query, now_key, now_value,
+               [&](int i) { return i < AHEAD ? row_of(round, i) < task.end : has_own && round == 0; });
     }
-    if (task.split == task.splits - 1) {
-      const Packet own_key[1] = {*reinterpret_cast<const Packet*>(self_ + channel)};
-      const Packet own_value[1] = {*reinterpret_cast<const Packet*>(self_ + SIZE + channel)};
-      add_rows(sums, query, own_key, own_value, [&](int) { return group == 0; });
+    if (!OWN && task.split == task.splits - 1) {
+      const Packet one_key[1] = {own_key}, one_value[1] = {own_value};
+      add_rows(sums, query, one_key, one_value, [&](int) { return has_own; });
     }
     UNROLL
     for (int head = 0; head < HEADS_; ++head) {
@@ -962,8 +1233,7 @@ class Step {
     const Part tiles = tiles_of(VOCABULARY);
     uint64_t best = 0;
     if (tiles.begin < tiles.end) {
-      load_normed(call_.words + X_AT, call_.norms + static_cast<int64_t>(LAYERS) * VECTORS, tag - 1, HEAD, LAYERS,
-                  false);
+      load_normed(call_.words + X_AT, call_.norms + static_cast<int64_t>(LAYERS) * VECTORS, tag - 1, HEAD, LAYERS);
       stamp(stamps);
       products<HIDDEN>(tiles, [&](int tile, int b, int row, float value, bool live) {
         const int number = tile * TILE_ROWS + row;
@@ -1039,7 +1309,7 @@ class Step {
   const ModelCall& call_;
   const int thread_, lane_, warp_, block_;
   uint32_t* x_;
-  float *sums_, *query_, *own_, *squares_;
+  float *sums_, *held_sums_, *query_, *own_, *squares_;
   uint16_t* self_;
   uint64_t *best_, *full_;
   int64_t* next_;

@@ -31,6 +31,9 @@ struct alignas(16) TwoWords {
 struct alignas(8) TwoFloats {
   float value[2];
 };
+struct alignas(8) TwoPairs {
+  uint32_t pair[2];
+};
 
 namespace cpu {
 constexpr int WARP = 32, STACK = 96 << 10;

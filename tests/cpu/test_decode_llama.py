@@ -43,8 +43,8 @@ def _qwen3(**changes):
     return transformers.Qwen3Config(**(sizes | changes))
 
 
-def _model(config):
-    """Return a model whose attention looks at few keys, and whose norms differ from 1."""
+def _model(config, sharp=6):
+    """Return a model whose attention looks at few keys, and whose norms differ from 1. `sharp` scales q and k."""
     torch.manual_seed(0)
     made = (transformers.Qwen3ForCausalLM if config.model_type == "qwen3" else transformers.LlamaForCausalLM)(config)
     with torch.no_grad():
@@ -52,7 +52,7 @@ def _model(config):
             if "norm" in name:
                 parameter.copy_(1 + 0.3 * torch.randn_like(parameter))
             else:
-                parameter.mul_(6 if "q_proj" in name or "k_proj" in name else 3)
+                parameter.mul_(sharp if "q_proj" in name or "k_proj" in name else 3)
             parameter.copy_(parameter.bfloat16())  # the reference has the same weights
     return made.eval()
 
@@ -80,6 +80,8 @@ def _built(compiler, shape, folder):
     ("config", "batch", "blocks", "tokens", "changes"),
     [
         (_llama(), 1, 3, 9, {}),
+        (_llama(), 1, 3, 9, {"sharp": 42}),  # a power relative to a token's own score is too large
+        (_llama(hidden_size=256, head_dim=64, intermediate_size=256), 1, 7, 4, {"slot_units": 1}),  # whole chunks
         (_llama(), 1, 6, 12, {"least_rows": 3}),  # parts of the context are merged
         (_llama(num_attention_heads=8, head_dim=64), 2, 9, 12, {"least_rows": 3}),  # by the tensor cores
         (_qwen3(), 3, 5, 7, {}),  # a chunk crosses tiles
@@ -87,7 +89,8 @@ def _built(compiler, shape, folder):
     ],
 )
 def test_the_source_decodes_like_transformers(compiler, tmp_path, config, batch, blocks, tokens, changes):
-    model = _model(config)
+    changes = dict(changes)
+    model = _model(config, changes.pop("sharp", 6))
     shape = replace(shape_of(config, batch, blocks), **changes)
     state = device.empty_state(shape, 16, "cpu")
     weights = {name: tensor.bfloat16() for name, tensor in model.state_dict().items()}
