@@ -159,7 +159,7 @@ class Op:
     error_spread        for ops with long sums, with the same arguments: how errors add up over a row and an output, for
                         inputs of `make_inputs` (studies/bench/measure_norms.py)
     chain               PyTorch operations of the baseline, in order
-    best                our fastest variant; `best_by_dtype` names another one for a dtype of which that is not true
+    best                our fastest variant; `best_by_dtype` names that of a dtype for which it is another one
     extras              launchers of kernels that are no rungs: a program of ours calls them, and no benchmark times
                         them. `NAME.h` declares `<op>_NAME`, `NAME.cu` defines it, `<op>.h` binds it
     compute_bound       the floor counts operations as well as bytes

@@ -45,7 +45,8 @@ SHAPES = {
     "m4096_n7168_k16384": (4096, 7168, 16384),
     "m4096_n2112_k7168": (4096, 2112, 7168),
 }
-# one tile and parts of one; K and N that no tile divides; whole blocks of scales; a long K; several tiles for each SM
+# one tile and parts of one; K and N that no tile divides; whole blocks of scales; a long K; several tiles for each SM,
+# also with M a multiple of 4; a tile for each SM
 CHECK_SHAPES = (
     (1, 16, 16),
     (64, 16, 32),
@@ -56,6 +57,8 @@ CHECK_SHAPES = (
     (1000, 784, 208),
     (300, 640, 3072),
     (2050, 4368, 144),
+    (2052, 4368, 144),
+    (2020, 2000, 272),
     (1, 784, 784),
     (513, 2304, 1024),
 )

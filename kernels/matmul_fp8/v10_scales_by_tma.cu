@@ -1,7 +1,8 @@
 // matmul_fp8 v10_scales_by_tma: v09, whose producer loads the scales and whose idle warps write the tiles.
 // Shapes   a (M, K), weight (N, K) e4m3, scale_a (K / 128, M), scale_weight (N / 128, K / 128) fp32, out (M, N) bf16.
-// Needs    sm_90a, N % 16 == 0, K % 16 == 0, 16-byte aligned operands. v06 runs it if M % 4 or scale_a is not aligned
-// Moves    (M*K * ceil(N / 256) + N*K * ceil(M / 256)) bytes through L2, and the scales
+// Needs    sm_90a, N % 16 == 0, K % 16 == 0, 16-byte aligned operands. v06 runs if M % 4 != 0 or scale_a is not 16-byte aligned
+// Moves    (M*K * ceil(N / 256) + N*K * ceil(M / 256)) bytes through L2, and the scales; with 256 x 128 tiles alone M*K twice
+//          as often, with tiles of 128 x 192 M*K * ceil(N / 192)
 // Versus   v09: the producer loads all scales, those of `a` by TMA; there, a warp copied them. The loop over the steps of
 //          K is unrolled. Two warps beside the producer write the tiles. A warpgroup that multiplies therefore only
 //          converts a tile, copies it to shared memory, and goes on. It has 64 of every 128 rows. Where tiles of
@@ -225,7 +226,7 @@ __global__ void __launch_bounds__(THREADS, 1)
       for (int tile = blockIdx.x / PEERS; tile < tiles; tile += clusters, phase ^= 1) {
         int row, column;
         place<S>(tile, tile_rows, tile_columns, row, column);
-        wait_barrier(written + 8 * of, phase);
+        wait_barrier(written + 8 * of, phase);  // its warps have waited for the previous kernel
         store_tile<S>(&maps.out, staged + of * 64 * 128, row + first_row + of * 64, column + first_column, m, n);
         asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
         arrive(free + 8 * of);

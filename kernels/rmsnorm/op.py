@@ -377,6 +377,6 @@ RMSNORM_BACKWARD = register(
         flops_why="an element costs 12: square, weight, two products and sums, scale, and three for either gradient",
         variants={variant.name: variant for variant in BACKWARD_VARIANTS},
         chain=("square", "mean", "rsqrt", "mul", "sum"),
-        best="v05_persistent",
+        best="v06_ring",
     )
 )
