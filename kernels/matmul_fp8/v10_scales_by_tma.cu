@@ -8,7 +8,7 @@
 //          converts a tile, copies it to shared memory, and goes on. It has 64 of every 128 rows. Where tiles of
 //          128 x 192 leave fewer SMs idle, the kernel has those. Where every tile has an SM, there are no clusters.
 // Source   DeepGEMM has the same tiles, scales by TMA and an unrolled loop
-#ifndef MATMUL_FP8_V10_UNROLL  // steps of K
+#ifndef MATMUL_FP8_V10_UNROLL
 #define MATMUL_FP8_V10_UNROLL 8
 #endif
 #include <algorithm>
