@@ -308,7 +308,6 @@ class Step {
 
   DEVICE void run() {
     position_ = static_cast<int>(call_.position[0]);
-    const int given = static_cast<int>(call_.given[0]);
     const uint32_t base = call_.control[0];
     if (position_ + call_.tokens > call_.capacity) {
       if (block_ == 0 && thread_ == 0) claim_flag(call_.control + 1, 1u + NO_ROOM);
@@ -330,7 +329,7 @@ class Step {
       if (TOGETHER) fetch_rows(0);
       ROLLED
       for (int layer = 0; layer < LAYERS; ++layer) one_layer(layer, tag + layer);
-      head(tag + LAYERS, token % 2, given);
+      head(tag + LAYERS, token % 2);
       ++position_;
     }
     if (block_ != 0) return;
@@ -470,8 +469,8 @@ class Step {
       float* const sums = sums_ + turn_ * SUMS;
       turn_ ^= 1;
       const int here = min(GROUP, tiles.end - from);
-      if constexpr (BATCH == 1 && MOST <= MOST_STEP) {
-        constexpr int SOME = MOST <= 4 ? 4 : 2;  // tiles at once
+      if constexpr (BATCH == 1 && MOST <= 4) {  // with more, registers spill
+        constexpr int SOME = 4;                 // tiles at once
         TwoPairs x[MOST];
         UNROLL
         for (int i = 0; i < MOST; ++i)
@@ -1228,7 +1227,7 @@ class Step {
   }
 
   // --- the LM head ---
-  DEVICE void head(uint32_t tag, int turn, int given) {
+  DEVICE void head(uint32_t tag, int turn) {
     const int stamps = 1 + LAYERS * LAYER_STAMPS;
     const Part tiles = tiles_of(VOCABULARY);
     uint64_t best = 0;
@@ -1288,7 +1287,7 @@ class Step {
       int64_t* const place = call_.ids + thread_ * static_cast<int64_t>(call_.capacity + 1) + position_ + 1;
       const bool number = found >> 32 != 0xffffffffu && found != 0;
       int64_t next = number ? static_cast<int64_t>(0xffffffffu - static_cast<uint32_t>(found)) : 0;
-      if (position_ + 1 < given)
+      if (position_ + 1 < call_.given[0])  // loaded again: a register for it would spill
         next = *place;
       else if (block_ == 0) {
         *place = next;
