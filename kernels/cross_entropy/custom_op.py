@@ -20,7 +20,8 @@ def _empty_gradient(logits: torch.Tensor, target: torch.Tensor, scale: float) ->
 
 def _backward(saved: Any, numbers: Any, of_losses: torch.Tensor) -> tuple[Any, ...]:
     logits, target = saved
-    gradient, _ = _cross_entropy_gradient(logits, target, 1.0, CROSS_ENTROPY_GRADIENT.best)
+    variant = CROSS_ENTROPY_GRADIENT.best_for(logits.dtype)
+    gradient, _ = _cross_entropy_gradient(logits, target, 1.0, variant)
     return gradient * of_losses[:, None], None
 
 

@@ -510,7 +510,6 @@ CROSS_ENTROPY_GRADIENT = register(
         variants={variant.name: variant for variant in GRADIENT_VARIANTS},
         chain=("log_softmax", "nll_loss", "scatter", "log_softmax_backward"),
         best="v06_resident",
-        best_by_dtype={},
         reads_only=False,
     )
 )
