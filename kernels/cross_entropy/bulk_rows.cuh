@@ -38,13 +38,13 @@ __device__ __forceinline__ float largest_of(uint4 raw, __nv_bfloat16) {
   return fmaxf(both.x, both.y);
 }
 
-// e^(x - shift) in one instruction less, for |shift| < SMALL. LOG2_OF_E * shift is rounded once, so a power and the loss are
-// off by up to 4.3e-5, and a loss near 0 can become negative.
+constexpr float LOG2_OF_E = 1.4426950408889634f;
+// For |shift| < SMALL, a power of bf16 takes one instruction less: 2^(x * LOG2_OF_E - product). The product
+// LOG2_OF_E * shift is rounded, by at most 6.1e-5. It is the same for all powers of a sum, so the sum makes up for it.
 constexpr float SMALL = 1024.0f;
-__device__ __forceinline__ float power(__nv_bfloat16 x, float shift) {
-  constexpr float LOG2_OF_E = 1.4426950408889634f;
+__device__ __forceinline__ float power(__nv_bfloat16 x, float product) {
   float result;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(fmaf(to_float(x), LOG2_OF_E, -LOG2_OF_E * shift)));
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(fmaf(to_float(x), LOG2_OF_E, -product)));
   return result;
 }
 
@@ -55,21 +55,26 @@ __device__ __forceinline__ void add_packets(Powers& powers, const Packet<T, 16 /
 #pragma unroll
   for (int k = 0; k < COUNT; ++k) largest = fmaxf(largest, largest_of(part[k].raw, T()));
   const float shift = shift_of(largest);
-  float sum[2] = {powers.sum * exp_fast(powers.largest - shift), 0.0f};
+  float sum[2] = {};
   const auto add_all = [&](auto power_of) {
 #pragma unroll
     for (int k = 0; k < COUNT; ++k)
 #pragma unroll
       for (int j = 0; j < 16 / static_cast<int>(sizeof(T)); ++j) sum[j % 2] += power_of(part[k].values[j]);
+    return sum[0] + sum[1];
   };
   const auto exact = [&](T x) { return exp_fast(to_float(x) - shift); };
-  if constexpr (sizeof(T) == 4)
-    add_all(exact);
-  else if (fabsf(shift) < SMALL)
-    add_all([&](T x) { return power(x, shift); });
-  else
-    add_all(exact);
-  powers = {largest, sum[0] + sum[1]};
+  float added;
+  if constexpr (sizeof(T) == 4) {
+    added = add_all(exact);
+  } else if (fabsf(shift) < SMALL) {
+    constexpr float LN_2 = 0.6931471805599453f;
+    const float product = LOG2_OF_E * shift, lost = fmaf(LOG2_OF_E, shift, -product);
+    added = add_all([&](T x) { return power(x, product); }) * fmaf(-LN_2, lost, 1.0f);
+  } else {
+    added = add_all(exact);
+  }
+  powers = {largest, fmaf(powers.sum, exp_fast(powers.largest - shift), added)};
 }
 
 __device__ __forceinline__ Powers merged_in_warp(Powers powers) {
