@@ -9,6 +9,7 @@ import ctypes
 import functools
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 SAMPLES = 30
@@ -18,6 +19,7 @@ PAUSE = 0.02
 DRAM_BYTES = 2 << 30  # many times any L2
 L1_BLOCKS_PER_SM = 2
 GEMM_N = 8192
+TENSOR_STEPS = 1024  # as many as a block of 8192 cubed takes
 COPY_SYMBOL = "known_bytes_copy"
 
 
@@ -69,6 +71,43 @@ def read_of(source: Any) -> Callable[[], None]:
     count = source.numel() * source.element_size()
     _library()
     return lambda: _launch("read_l2", source, sink, count, 1, blocks)
+
+
+def tensor_peaks(samples: int = SAMPLES) -> dict[str, float]:
+    """Return what the tensor cores of a Hopper GPU reach with operands in shared memory, in FLOP/s: bf16 and fp8.
+
+    A kernel that also loads its operands cannot be faster. On other GPUs there is none.
+    Raises: kernels.build.BuildError without a GPU or a compiler.
+    """
+    import torch
+
+    if torch.cuda.get_device_capability() != (9, 0):
+        return {}
+    sms = torch.cuda.get_device_properties(torch.cuda.current_device()).multi_processor_count
+    library, sink = _tensor_library(), torch.zeros(16, dtype=torch.uint8, device="cuda")
+    found = {}
+    for name, dtype in (("bf16", torch.bfloat16), ("fp8", torch.float8_e4m3fn)):
+        tiles = torch.randn(library.tensor_bytes() // dtype.itemsize, device="cuda").to(dtype)
+
+        def launch(tiles: Any = tiles, fp8: bool = name == "fp8") -> None:
+            stream = torch.cuda.current_stream().cuda_stream
+            if code := library.run_tensor(tiles.data_ptr(), sink.data_ptr(), fp8, TENSOR_STEPS, sms, stream):
+                raise RuntimeError(f"run_tensor failed with CUDA error {code}")
+
+        flop = 2.0 * 128 * 256 * (128 // dtype.itemsize) * TENSOR_STEPS * sms
+        found[name] = flop / _quantile(sorted(_time(launch, samples)), 0.5)
+    return found
+
+
+@functools.cache
+def _tensor_library() -> ctypes.CDLL:
+    from kernels.build import shared_library
+
+    library = ctypes.CDLL(str(shared_library("tensor", Path(__file__).with_name("tensor.cu"))))
+    pointer, number = ctypes.c_void_p, ctypes.c_int
+    library.tensor_bytes.restype = ctypes.c_int64
+    library.run_tensor.argtypes = [pointer, pointer, number, number, number, pointer]
+    return library
 
 
 @functools.cache

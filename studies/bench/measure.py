@@ -605,13 +605,14 @@ def measure_copy(rounds: int) -> dict[str, list[float]]:
 def measure_roofs(op: Op) -> dict[str, float]:
     """Measure the roofs that the op's floor needs beside the copy.
 
-    They are dram_read in byte/s and, for an op bound by arithmetic, fp32, tf32, bf16 and fp8 in FLOP/s.
+    They are dram_read in byte/s and, for an op bound by arithmetic, fp32, tf32, bf16 and fp8 in FLOP/s. On a Hopper GPU
+    those of bf16 and fp8 are what its tensor cores do without loads, elsewhere a library's products.
     """
-    from kernels.ceilings import measure_ceilings
+    from kernels.ceilings import measure_ceilings, tensor_peaks
 
     roofs = measure_ceilings(samples=10, progress=False)["roofs"]
     wanted = [roof for roof in roofs if roof["name"] == "dram_read" or (op.compute_bound and roof["unit"] == "flop/s")]
-    return {roof["name"]: roof["value"] for roof in wanted}
+    return {roof["name"]: roof["value"] for roof in wanted} | (tensor_peaks(samples=10) if op.compute_bound else {})
 
 
 def rows_of(
