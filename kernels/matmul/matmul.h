@@ -15,7 +15,7 @@ struct MatmulCall {
   int k;
   cudaStream_t stream;
   void* workspace =
-      nullptr;  // v13, v15, v16 and v18 to v25: matmul_v13_split_k_workspace() bytes and so on; others none
+      nullptr;  // v13, v15, v16 and v18 to v26: matmul_v13_split_k_workspace() bytes and so on; others none
 };
 
 // Whether every operand starts at a multiple of 16 bytes.

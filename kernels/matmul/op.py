@@ -602,6 +602,22 @@ VARIANTS = (
         PREFETCH=(0, 1, 2),
         SKEW=(0, 1),
     ),
+    _cuda(
+        "v26_ping_pong",
+        "in clusters of two blocks, one warpgroup multiplies while the other writes; tiles of 128 or 192 columns",
+        Tiling(128, 192, group=16, padded=True),
+        dtype="bfloat16",
+        workspace=True,
+        hypotheses=(
+            Hypothesis(TIME, "v23_cluster", high=0.985, shape="square_8192", counters=False),
+            Hypothesis(TIME, "v23_cluster", high=0.96, shape="lm_head_padded", counters=False),
+            Hypothesis(TIME, "v18_ping_pong", high=0.98, shape="qkv_b8", counters=False),
+            Hypothesis(TIME, "cublaslt", high=1.0, shape="square_2048", counters=False),
+            Hypothesis(TIME, "cublaslt", high=0.97, shape="square_8192", counters=False),
+        ),
+        GROUP_ROWS=(8, 4, 16),
+        UNROLL=(1, 2),
+    ),
 )
 
 MATMUL = register(
@@ -688,7 +704,7 @@ MATMUL = register(
         variants={variant.name: variant for variant in VARIANTS},
         chain=("addmm",),
         best="v25_background",
-        best_by_dtype={"bfloat16": "v23_cluster"},
+        best_by_dtype={"bfloat16": "v26_ping_pong"},
         extras=(GELU,),
         compute_bound=True,
     )

@@ -359,6 +359,22 @@ VARIANTS = (
             "MATMUL_FP8_V08_PEERS": (2, 1),
         },
     ),
+    _cuda(
+        "v11_ping_pong",
+        "a warpgroup computes whole tiles, and writes one while the other multiplies",
+        _tiled_bytes(False, Tiling(128, 128, group=16)),
+        hypotheses=(
+            _bound("achieved_flop_per_s", low=1450e12),
+            *(_bound(TIME, "torch_rows", high=1.0, shape=name, counters=False) for name in SHAPES),
+            _bound(TIME, "v08_late_write", high=0.98, shape="square_2048", counters=False),
+            _bound(TIME, "v08_late_write", high=0.97, shape="m2048_n24576_k1536", counters=False),
+            _bound(TIME, "v08_late_write", high=0.99, shape="m4096_n2112_k7168", counters=False),
+        ),
+        tunables={
+            "MATMUL_FP8_V11_GROUP_ROWS": (8, 4),
+            "MATMUL_FP8_V11_UNROLL": (2, 4),
+        },
+    ),
 )
 
 BLOCK_VARIANTS = (
@@ -477,7 +493,7 @@ MATMUL_FP8 = _op(
     summary="matrix product of e4m3 operands with a scale each",
     make_inputs=make_inputs,
     variants={variant.name: variant for variant in VARIANTS},
-    best="v08_late_write",
+    best="v11_ping_pong",
 )
 
 MATMUL_FP8_BLOCKS = _op(
