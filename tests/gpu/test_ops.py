@@ -274,3 +274,22 @@ def test_targets_of_cross_entropy_outside_the_row_are_nan(variant):
     assert losses.isnan().tolist() == gradient.isnan().all(1).tolist() == [True, True, *[False] * 7]
     assert losses[2] == 0
     assert not gradient[2].any()
+
+
+@pytest.mark.parametrize(
+    ("name", "variant"),
+    [
+        ("cross_entropy", "v06_resident"),
+        ("cross_entropy_gradient", "v05_ring"),
+        ("cross_entropy_gradient", "v06_resident"),
+    ],
+)
+def test_a_dominating_logit_leaves_the_rounding_of_float32_alone(name, variant):
+    op = ops()[name]
+    logits, target, *scale = op.make_inputs((64, 50257), "bfloat16", device="cuda")
+    rows = torch.arange(64, device="cuda")
+    logits[rows, target] = (20 + 12.4 * rows).to(logits.dtype)  # each power has the rounding of its row's shift
+    exact = torch.nn.functional.cross_entropy(logits.double(), target, reduction="none")
+    found = op.variants[variant].fn(logits, target, *scale)
+    losses = found[1] if scale else found
+    assert float((losses.double() - exact).abs().max()) < 1e-6
