@@ -207,8 +207,7 @@ def shared_library(folder: str, source: Path | None = None) -> Path:
     if not torch.cuda.is_available():
         raise BuildError(f"kernels/{folder} needs an NVIDIA GPU and torch sees none.")
     major, minor = torch.cuda.get_device_capability()
-    arch = 10 * major + minor
-    return compile_library(folder, objects.target(source, arch) if source else f"{arch}", source)
+    return compile_library(folder, f"{10 * major + minor}", source)
 
 
 def compile_library(folder: str, arch: str, source: Path | None = None) -> Path:
@@ -220,6 +219,7 @@ def compile_library(folder: str, arch: str, source: Path | None = None) -> Path:
     if nvcc is None:
         raise BuildError(f"kernels/{folder} cannot be compiled: nvcc was not found; install the CUDA toolkit.")
     source = source or FOLDER / folder / f"{folder}.cu"
+    arch = objects.target(source, int(arch)) if arch.isdecimal() else arch
     flags = ["-std=c++17", *NVCC_FLAGS, f"-gencode=arch=compute_{arch},code=sm_{arch}", "-shared", "-Xcompiler=-fPIC"]
     content = hashlib.sha256(" ".join([objects.nvcc_version(nvcc), *flags]).encode())
     for path in objects.with_headers(source).values():

@@ -1,6 +1,6 @@
 // decode: GPT-2's decode step for one sequence, in one launch for many tokens, or in a few launches per token.
 // Shapes   hidden values (C,), cache (L, nh, capacity, 64), weights in tiles of 8 rows (plan.py), all bf16; sums fp32.
-// Needs    sm_90, batch 1, heads of 64, C % 256 == 0, an MLP of 4 C, clusters of 8 blocks that all fit at once
+// Needs    sm_90a, batch 1, heads of 64, C % 256 == 0, an MLP of 4 C, clusters of 8 blocks that all fit at once
 // Moves    every weight once per token, and the keys and values of the context.
 // Versus   one launch per operation: here blocks load weights while they wait for activations.
 // Source   Kog, MI300X: data that is its own flag, instead of barriers. Hazy Research, Megakernels: a ring that runs
@@ -16,8 +16,8 @@ int shared_bytes(int slots, bool attends) {
 }
 
 template <typename... Parameters>
-cudaError_t launch(void (*kernel)(Parameters...), int blocks, int bytes, bool overlaps, cudaStream_t stream,
-                   Parameters... arguments) {
+cudaError_t launch(void (*kernel)(Parameters...), int threads, int blocks, int bytes, bool overlaps,
+                   cudaStream_t stream, Parameters... arguments) {
   if (const cudaError_t status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes))
     return status;
   // as much shared memory as possible: blocks of the next launch then fit beside those of this one
@@ -34,25 +34,45 @@ cudaError_t launch(void (*kernel)(Parameters...), int blocks, int bytes, bool ov
   }
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(blocks));
-  config.blockDim = dim3(Gpt2::THREADS);
+  config.blockDim = dim3(static_cast<unsigned>(threads));
   config.dynamicSmemBytes = static_cast<size_t>(bytes);
   config.stream = stream;
   config.attrs = attributes;
   config.numAttrs = count;
   return cudaLaunchKernelEx(&config, kernel, arguments...);
 }
+
+constexpr int ALL_THREADS = Gpt2::THREADS + 32 * KEEPERS;  // of a persistent block
+
+// A launch gives each thread of a persistent block 168 registers. Then the warps that run the phases give up some, and the
+// keepers, half as many warps, take these.
+template <bool STAMPED>
+DEVICE void decode_with_keepers(const DecodeCall& call) {
+  constexpr int PHASE_REGISTERS = 144, KEEPER_REGISTERS = 3 * 168 - 2 * PHASE_REGISTERS;
+  if (thread_index() < Gpt2::THREADS) {
+    set_registers<PHASE_REGISTERS, false>();
+    decode_tokens<Gpt2, STAMPED>(call);
+  } else {
+    set_registers<KEEPER_REGISTERS, true>();
+    keep_tiles<Gpt2>(call);
+  }
+}
 }  // namespace
 
-__global__ void __launch_bounds__(Gpt2::THREADS, 1) decode_persistent(const __grid_constant__ DecodeCall call) {
-#if __CUDA_ARCH__ >= 900
-  decode_tokens<Gpt2, false>(call);
+__global__ void __launch_bounds__(ALL_THREADS, 1) decode_persistent(const __grid_constant__ DecodeCall call) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  decode_with_keepers<false>(call);
+#elif defined(__CUDA_ARCH__)
+  __trap();  // compiled without the instructions of sm_90a
 #endif
 }
 
 // The same with stamps.
-__global__ void __launch_bounds__(Gpt2::THREADS, 1) decode_stamped(const __grid_constant__ DecodeCall call) {
-#if __CUDA_ARCH__ >= 900
-  decode_tokens<Gpt2, true>(call);
+__global__ void __launch_bounds__(ALL_THREADS, 1) decode_stamped(const __grid_constant__ DecodeCall call) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  decode_with_keepers<true>(call);
+#elif defined(__CUDA_ARCH__)
+  __trap();
 #endif
 }
 
@@ -86,7 +106,7 @@ cudaError_t decode_resident_blocks(int slots, int* blocks) {
   attribute.val.clusterDim = {Gpt2::CLUSTER, 1, 1};
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(Gpt2::CLUSTER * Gpt2::HEADS);
-  config.blockDim = dim3(Gpt2::THREADS);
+  config.blockDim = dim3(ALL_THREADS);
   config.dynamicSmemBytes = static_cast<size_t>(bytes);
   config.attrs = &attribute;
   config.numAttrs = 1;
@@ -98,8 +118,8 @@ cudaError_t decode_resident_blocks(int slots, int* blocks) {
 
 // Decodes `call.tokens` tokens in one launch.
 cudaError_t decode_run_persistent(const DecodeCall* call, cudaStream_t stream) {
-  return launch(call->stamps ? decode_stamped : decode_persistent, call->blocks, shared_bytes(call->slots, true), false,
-                stream, *call);
+  return launch(call->stamps ? decode_stamped : decode_persistent, ALL_THREADS, call->blocks,
+                shared_bytes(call->slots, true), false, stream, *call);
 }
 
 // Decodes one token in two launches per layer and one for the output embedding. Each runs beside the one before it.
@@ -109,10 +129,11 @@ cudaError_t decode_run_few(const DecodeCall* call, cudaStream_t stream) {
     for (const Phase part : {ATTENTION, MLP}) {
       now.slots = part == ATTENTION ? ATTENTION_SLOTS : MLP_SLOTS;
       const int bytes = shared_bytes(now.slots, part == ATTENTION);
-      if (const cudaError_t status = launch(decode_few, call->blocks, bytes, true, stream, now, part, layer))
+      if (const cudaError_t status =
+              launch(decode_few, Gpt2::THREADS, call->blocks, bytes, true, stream, now, part, layer))
         return status;
     }
-  return launch(decode_few, call->blocks, shared_bytes(call->slots, false), true, stream, *call, HEAD,
+  return launch(decode_few, Gpt2::THREADS, call->blocks, shared_bytes(call->slots, false), true, stream, *call, HEAD,
                 int{call->layers});
 }
 

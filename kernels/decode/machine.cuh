@@ -55,6 +55,36 @@ DEVICE uint64_t now_ns() {
 // --- threads that wait for each other ---
 DEVICE void sync_block() { __syncthreads(); }
 DEVICE bool sync_block_or(bool value) { return __shfl_sync(0xffffffffu, __syncthreads_or(value), 0) != 0; }
+// The same for THREADS threads that meet at barrier ID; whole warps.
+template <int THREADS, int ID>
+DEVICE void sync_threads() {
+  asm volatile("bar.sync %0, %1;" ::"n"(ID), "n"(THREADS) : "memory");
+}
+template <int THREADS, int ID>
+DEVICE bool sync_threads_or(bool value) {
+  uint32_t any;
+  asm volatile(
+      "{\n"
+      ".reg .pred mine, all;\n"
+      "setp.ne.u32 mine, %1, 0;\n"
+      "bar.red.or.pred all, %2, %3, mine;\n"
+      "selp.u32 %0, 1, 0, all;\n"
+      "}\n"
+      : "=r"(any)
+      : "r"(static_cast<uint32_t>(value)), "n"(ID), "n"(THREADS)
+      : "memory");
+  return __shfl_sync(0xffffffffu, any, 0) != 0;
+}
+// Changes how many registers each thread of four warps has: to more of them, or to fewer.
+template <int REGISTERS, bool MORE>
+DEVICE void set_registers() {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  if constexpr (MORE)
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS));
+  else
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REGISTERS));
+#endif
+}
 DEVICE void sync_warp() { __syncwarp(); }
 DEVICE bool any_lane(bool value) { return __any_sync(0xffffffffu, value) != 0; }
 DEVICE void spin() {}
@@ -115,6 +145,14 @@ DEVICE TwoWords load_words(const uint64_t* at) {
                : "memory");
   return two;
 }
+// A packet of weights that the block reads once, and keeps: loaded here, and not again.
+DEVICE Packet load_packet(const Packet* at) {
+  Packet packet;
+  asm volatile("ld.global.nc.L1::no_allocate.v4.b32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(packet.pair[0]), "=r"(packet.pair[1]), "=r"(packet.pair[2]), "=r"(packet.pair[3])
+               : "l"(at));
+  return packet;
+}
 DEVICE uint64_t load_word(const uint64_t* at) {
   uint64_t word;
   asm volatile("ld.relaxed.gpu.global.b64 %0, [%1];" : "=l"(word) : "l"(at) : "memory");
@@ -174,17 +212,9 @@ DEVICE void publish_copy_barriers() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 #endif
 }
-// The L2 policy of a copy: evict_last if `keep`, else evict_first, for weights that are read once per token.
-DEVICE uint64_t l2_policy(bool keep) {
-  uint64_t policy = 0;
-#if __CUDA_ARCH__ >= 900
-  if (keep)
-    asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
-  else
-    asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-#endif
-  return policy;
-}
+// The L2 policy of a copy: evict_last if `keep`, else evict_first, for weights that are read once per token. The numbers are those
+// that createpolicy.fractional gives; as constants they need no registers.
+DEVICE uint64_t l2_policy(bool keep) { return keep ? 0x14F0000000000000ull : 0x12F0000000000000ull; }
 DEVICE void copy_in(void* to, const void* from, uint32_t bytes, uint64_t* barrier, uint64_t policy) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_place(barrier)), "r"(bytes)
@@ -211,6 +241,29 @@ DEVICE void wait_copy(uint64_t* barrier, uint32_t parity) {
       : "memory");
 #endif
 }
+// Loads that the compiler leaves where they are: it would move them into a branch, behind other instructions that wait.
+DEVICE Packet load_shared_packet(uint32_t place) {
+  Packet packet;
+  asm volatile("ld.volatile.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(packet.pair[0]), "=r"(packet.pair[1]), "=r"(packet.pair[2]), "=r"(packet.pair[3])
+               : "r"(place)
+               : "memory");
+  return packet;
+}
+DEVICE TwoFloats load_shared_floats(uint32_t place) {
+  TwoFloats two;
+  asm volatile("ld.volatile.shared.v2.f32 {%0, %1}, [%2];"
+               : "=f"(two.value[0]), "=f"(two.value[1])
+               : "r"(place)
+               : "memory");
+  return two;
+}
+DEVICE TwoPairs load_shared(uint32_t place) {
+  TwoPairs two;
+  asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];" : "=r"(two.pair[0]), "=r"(two.pair[1]) : "r"(place) : "memory");
+  return two;
+}
+
 // --- floats that blocks of a cluster send each other, which a barrier of the receiver counts ---
 DEVICE void expect_sent(uint64_t* barrier, uint32_t bytes) {
 #if __CUDA_ARCH__ >= 900
@@ -270,6 +323,12 @@ DEVICE uint32_t packed(float low, float high) {  // two bf16
 }
 // Has the value computed here: not later, where it is used.
 DEVICE void compute_now(float& value) { asm volatile("" : "+f"(value)); }
+// The same number, from which the compiler computes nothing ahead.
+DEVICE int computed_here(int value) {
+  int same;
+  asm volatile("mov.b32 %0, %1;" : "=r"(same) : "r"(value));
+  return same;
+}
 DEVICE int round_to_int(float value) { return __float2int_rn(value); }
 DEVICE float divided(float a, float b) { return __fdividef(a, b); }
 DEVICE float power_of_2(float x) {

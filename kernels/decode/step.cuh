@@ -14,6 +14,11 @@
 #include "exchange.cuh"
 #include "ring.cuh"
 
+// Warps of a launch of many tokens that keep tiles of the output embedding in registers, and the tiles of each.
+constexpr int KEEPERS = 4, HELD = 2;
+// Barriers: of the warps that run the phases, and of these with the keepers.
+constexpr int PHASES = 1, ALL_WARPS = 2;
+
 template <class S>
 struct Shared {
   alignas(16) uint32_t input[2][S::CHANNELS / 2];  // the row that is multiplied: as bf16, and what bf16 lost
@@ -26,10 +31,17 @@ struct Shared {
     alignas(8) float weight, reference;
   } attended[S::WARPS];
   alignas(16) float parts[S::CLUSTER][S::RANK_ROWS];  // what each peer adds to this block's rows of x
-  uint32_t gave_up[2];         // whether a thread did, before a barrier; barriers take turns with two places
-  uint64_t best[2][S::WARPS];  // largest logits: the block's, all blocks'
+  uint32_t gave_up[2];                   // whether a thread did, before a barrier; barriers take turns with two places
+  uint64_t best[2][S::WARPS + KEEPERS];  // largest logits: the block's, all blocks'
   uint64_t full[MOST_SLOTS + Ring<S>::BARRIERS];  // barriers of the ring
   uint64_t scores_sent, parts_sent;
+  alignas(8) float constants[KEEPERS * HELD][2 * S::TILE_ROWS];  // of the tiles in registers, what lies behind them
+  int turn;             // the place of the moments of the row that the output embedding multiplies
+  int token[S::WARPS];  // the token that is decoded, for each warp
+  int end;              // the position at which the launch ends
+  uint32_t tag;         // the tag at position 0, if every token has as many
+  uint64_t* stamp;      // where the next stamp goes, or null
+  uint32_t ended;       // whether the launch has no more work for the keepers
   // Behind it: what the channels of each peer add to each score. Only launches that compute attention have it.
   typedef float Scores[S::CLUSTER][2 * S::ROUNDS * S::THREADS];
 };
@@ -49,8 +61,41 @@ DEVICE uint64_t ranked(float logit, uint32_t token) {
   return static_cast<uint64_t>(ordered) << 32 | (0xffffffffu - token);
 }
 
-// STAMPED: it keeps stamps. The kernel that is timed does not even ask whether it should.
-template <class S, bool STAMPED = false>
+// The sums for a row's norm, of all warps.
+template <class S>
+struct Moments {
+  Packet two[S::WARPS / 2];
+};
+template <class S>
+DEVICE Moments<S> load_moments(const Shared<S>& shared, int turn) {
+  Moments<S> found;
+  UNROLL
+  for (int i = 0; i < S::WARPS / 2; ++i) found.two[i] = load_shared_packet(shared_place(shared.moments[turn][2 * i]));
+  return found;
+}
+// Finds the mean and the scale of a row.
+template <class S>
+DEVICE void find_moments(const Moments<S>& moments, float epsilon, float& shift, float& scale) {
+  float sum[2] = {};
+  UNROLL
+  for (int i = 0; i < S::WARPS / 2; ++i) {
+    const Packet two = moments.two[i];
+    sum[0] += as_float(two.pair[0]) + as_float(two.pair[2]);
+    sum[1] += as_float(two.pair[1]) + as_float(two.pair[3]);
+  }
+  constexpr float EACH = 1.0f / S::CHANNELS;
+  shift = sum[0] * EACH;
+  scale = rsqrtf(fmaxf(sum[1] * EACH - shift * shift, 0.0f) + epsilon);
+}
+
+// A call, so that it takes few registers of the phases.
+__device__ __noinline__ void keep_stamp(uint64_t** next) {
+  if (*next) *(*next)++ = now_ns();
+}
+
+// STAMPED: it keeps stamps. The kernel that is timed does not even ask whether it should. KEEPS: keepers have the last tiles
+// of the output embedding.
+template <class S, bool STAMPED = false, bool KEEPS = false>
 class Step {
  public:
   DEVICE Step(const DecodeCall& call)
@@ -65,8 +110,7 @@ class Step {
         rank_(block_ % S::CLUSTER),
         pair_(warp_ * (S::RANK_ROWS / 2) + (has_rows() ? 2 * lane_ : 0)),
         clusters_(call.blocks / S::CLUSTER),
-        inner_(inner_tiles_of(block_, call.blocks)),
-        vocabulary_((call.vocabulary + S::TILE_ROWS - 1) / S::TILE_ROWS, block_, call.blocks) {
+        inner_(inner_tiles_of(block_, call.blocks)) {
     const int summed = rank_ * (S::RANK_ROWS / 2) + warp_ * S::PAIRS + (sums_rows() ? lane_ / 4 : 0);
     added_ = call.words + summed / 4 * LINE + summed % 4;
     sums_ = call.words + pair_ / 4 * LINE + pair_ % 4;
@@ -75,15 +119,14 @@ class Step {
         reinterpret_cast<const TwoFloats*>(shared_.parts[0] + row % NARROW / 4 * 32 + row / NARROW * 4 + row % 4);
     parts_there_ = place_of_peer(shared_.parts[rank_] + lane_, warp_);
     parts_sent_there_ = place_of_peer(&shared_.parts_sent, warp_);
-    residual_ = call.words + 4 * S::CHANNELS;
-    seen_ = residual_ + 2 * S::CHANNELS;
-    best_words_ = seen_ + 4 * S::CHANNELS;
   }
 
   // The most tiles of a block in a phase.
   static constexpr int LEAST_BLOCKS = S::HEADS * S::CLUSTER;
   static constexpr int MOST_INNER = (S::INNER / S::TILE_ROWS + LEAST_BLOCKS - 1) / LEAST_BLOCKS;
   static_assert(MOST_INNER <= S::GROUP, "a block multiplies its tiles of the MLP at once");
+  // Those of each projection that wait in registers. Blocks with a head have no more on a GPU with 120 blocks.
+  static constexpr int EARLY_INNER = MOST_INNER < 3 ? MOST_INNER : 3;
 
   // --- the number of this block's tiles in a phase; plan.py has the same order ---
   DEVICE bool attends() const { return head_ < S::HEADS; }
@@ -95,6 +138,15 @@ class Step {
     return each + (block >= blocks - (ALL - each * blocks));
   }
 
+  DEVICE Part vocabulary() const {
+    return {(call_.vocabulary + S::TILE_ROWS - 1) / S::TILE_ROWS, block_, call_.blocks};
+  }
+  // Tiles of the output embedding that come through the ring.
+  DEVICE int ring_tiles() const {
+    const int all = vocabulary().tiles();
+    return all - (KEEPS && all >= KEEPERS * HELD ? KEEPERS * HELD : 0);
+  }
+
   // Starts the ring of a launch that computes attention or not. Its first slot is number `first`.
   DEVICE void start_ring(bool attends, int first) {
     const int begin = call_.begins[block_];  // on its way while the barriers are made
@@ -102,6 +154,7 @@ class Step {
       ROLLED
       for (int i = 0; i < MOST_SLOTS + Ring<S>::BARRIERS; ++i) init_copy_barrier(shared_.full + i);
       shared_.gave_up[0] = shared_.gave_up[1] = 0;
+      shared_.ended = 0;
       init_copy_barrier(&shared_.scores_sent);
       init_copy_barrier(&shared_.parts_sent);
       publish_copy_barriers();
@@ -109,7 +162,7 @@ class Step {
     }
     sync_block();
     ring_.start(call_.units + static_cast<int64_t>(begin) * (S::TILE_BYTES / 2),
-                {call_.layers, attention_tiles(), inner_, vocabulary_.tiles()}, call_.slots,
+                {call_.layers, attention_tiles(), inner_, ring_tiles()}, call_.slots,
                 memory_ + (attends ? BEFORE_RING<S, true> : BEFORE_RING<S, false>)-first * S::TILE_BYTES, shared_.full);
   }
   // Asks for the weights of a layer's attention, or of its MLP. Copies delay the words for which blocks wait. So a launch of
@@ -144,12 +197,40 @@ class Step {
     if (!room) claim_flag(call_.control + 1, 1u + NO_ROOM), position_ = 0;
     there_ = there_ && room && fault_ == 0;
   }
-  DEVICE uint32_t tag_of(int layer) const { return tag_ + 1 + layer; }
+  // How many tokens the launch still has to decode. The position at its end and the tags lie in shared memory: registers are
+  // scarcer.
+  DEVICE void set_end() {
+    if (thread_index() == 0) {
+      shared_.end = position_ + call_.tokens;
+      shared_.tag = tag_ - static_cast<uint32_t>(position_) * (call_.layers + 1);
+    }
+    set_token(token_);
+  }
+  DEVICE int tokens_left() const { return shared_.end - position_; }
+  DEVICE void set_token(int token) {
+    if (!KEEPS) token_ = token;
+    if (KEEPS && lane_ == 0) shared_.token[warp_] = token;
+    if (KEEPS) sync_warp();
+  }
+  DEVICE int token() const { return KEEPS ? shared_.token[warp_] : token_; }
+  DEVICE uint32_t tag() const {
+    return KEEPS ? shared_.tag + static_cast<uint32_t>(position_) * (call_.layers + 1) : tag_;
+  }
+  DEVICE uint32_t tag_of(int layer) const { return tag() + 1 + layer; }
 
   // Whether all threads of the block have what they waited for.
   DEVICE bool agree() {
-    alive_ = !sync_block_or(!there_);
+    alive_ = !sync_threads_or<S::THREADS, PHASES>(!there_);
     return alive_;
+  }
+  // Lets the keepers start, and end.
+  DEVICE void start_keepers() {
+    if (KEEPS) sync_with_keepers();
+  }
+  DEVICE void end_keepers() {
+    if (!KEEPS) return;
+    if (thread_index() == 0) shared_.ended = 1;
+    sync_with_keepers();
   }
   // Whether no thread of the block has given up.
   DEVICE bool alive() const { return alive_; }
@@ -197,23 +278,26 @@ class Step {
   }
   DEVICE auto load_fc() {
     ring_.wait(FC);
-    return load<MOST_INNER>(FC, inner_);
+    return load<EARLY_INNER>(FC, inner_);
   }
   DEVICE auto load_tall() {
     ring_.wait(TALL);
-    return load<MOST_INNER>(TALL, inner_);
+    return load<EARLY_INNER>(TALL, inner_);
   }
 
   // --- x: what a phase waits for ---
   // Embeds the token.
   // Loads the token's embedding: first of all, as nothing else of the token can begin without it.
-  DEVICE void load_embedding() {
-    embedding_[0] = two_pairs(call_.wte + static_cast<int64_t>(token_) * S::CHANNELS);
-    embedding_[1] = two_pairs(call_.wpe + static_cast<int64_t>(position_) * S::CHANNELS);
+  struct Embedding {
+    TwoPairs token, place;
+  };
+  DEVICE Embedding load_embedding() const {
+    return {two_pairs(call_.wte + static_cast<int64_t>(token()) * S::CHANNELS),
+            two_pairs(call_.wpe + static_cast<int64_t>(position_) * S::CHANNELS)};
   }
-  DEVICE void embed(const Vectors& with) {
+  DEVICE void embed(const Vectors& with, const Embedding& embedding) {
     pivot_ = 0.0f;  // a token does not depend on those before it in the launch
-    const TwoPairs token = embedding_[0], place = embedding_[1];
+    const TwoPairs token = embedding.token, place = embedding.place;
     UNROLL
     for (int i = 0; i < 2; ++i) {
       kept_[2 * i] = low(token.pair[i]) + low(place.pair[i]);
@@ -222,9 +306,14 @@ class Step {
     keep_row(with);
   }
   // Waits for what all clusters add to this warp's columns of x in a layer, by the MLP or by attention.
-  DEVICE void add_x(int layer, const Vectors& with, const TwoWords& seen) { add_parts(OF_MLP, MLP, layer, with, seen); }
-  DEVICE void add_middle(int layer, const Vectors& with, const TwoWords& seen) {
-    add_parts(OF_ATTENTION, ATTENTION, layer, with, seen);
+  // Calls `then()` as soon as they are there.
+  template <class Then>
+  DEVICE void add_x(int layer, const Vectors& with, const TwoWords& seen, Then then) {
+    add_parts(OF_MLP, MLP, layer, with, seen, then);
+  }
+  template <class Then>
+  DEVICE void add_middle(int layer, const Vectors& with, const TwoWords& seen, Then then) {
+    add_parts(OF_ATTENTION, ATTENTION, layer, with, seen, then);
   }
   // The first look at the words, behind all other loads: an earlier one comes too early, and delays those who add to them.
   DEVICE TwoWords first_look(Sum of) const { return load_words(sums_of(of)); }
@@ -284,43 +373,42 @@ class Step {
 
   // The values of these rows as floats.
   struct Values {
-    float of[S::ROUNDS][2][S::DIMS];
+    float of[2][S::DIMS];
   };
 
   // --- phases ---
   // Computes this block's channels of q, k and v, of the scores and of the head's output, and what they add to x.
   DEVICE void attention(int layer, const Loaded<3>& qkv, const Loaded<1>& proj, Cached& rows) {
-    products(QKV, 3, qkv, [&](const Packet& constants) {
-      if (lane_ < 3 * S::TILE_ROWS / 2) {
-        float value[2];
-        normalised(value, constants);
-        const float scale = lane_ < S::TILE_ROWS / 2 ? QUERY_SCALE : 1.0f;
-        *reinterpret_cast<TwoFloats*>(shared_.own[warp_] + 2 * lane_) = TwoFloats{{value[0] * scale, value[1] * scale}};
-      }
-      sync_warp();
-      send_scores(layer, rows);
-    });
+    products<3>(
+        QKV, 3, qkv, [] {},
+        [&](const Sums& sums, const Packet& constants) {
+          float value[2];
+          normalised(value, sums, constants);
+          if (lane_ < 3 * S::TILE_ROWS / 2) {
+            const float scale = lane_ < S::TILE_ROWS / 2 ? QUERY_SCALE : 1.0f;
+            *reinterpret_cast<TwoFloats*>(shared_.own[warp_] + 2 * lane_) =
+                TwoFloats{{value[0] * scale, value[1] * scale}};
+          }
+          sync_warp();
+          send_scores(layer, rows);
+        });
     if (!alive_) return;
     Values value;
     UNROLL
-    for (int round = 0; round < S::ROUNDS; ++round) {
-      if (round && !takes_part(round)) continue;
-      UNROLL
-      for (int i = 0; i < 2 * S::DIMS; ++i) {
-        const uint32_t pair = rows.value[round][i / S::DIMS].pair[i % S::DIMS / 2];
-        float& found = value.of[round][i / S::DIMS][i % S::DIMS];
-        found = i % 2 ? high(pair) : low(pair);
-        compute_now(found);  // while peers send
-      }
+    for (int i = 0; i < 2 * S::DIMS; ++i) {
+      const uint32_t pair = rows.value[0][i / S::DIMS].pair[i % S::DIMS / 2];
+      float& found = value.of[i / S::DIMS][i % S::DIMS];
+      found = i % 2 ? high(pair) : low(pair);
+      compute_now(found);  // while peers send
     }
     there_ &= wait_sent(&shared_.scores_sent, 0, scores_, SCORES, layer);
     scores_ ^= 1;
     float out[2];
-    attend<false>(value);  // if a thread gave up, too: the lanes of a warp need each other
+    attend<false>(value, rows);  // if a thread gave up, too: the lanes of a warp need each other
     meet();
     if (!merge<false>(out)) {
       sync_block();  // all have read what is now computed anew
-      attend<true>(value);
+      attend<true>(value, rows);
       sync_block();
       merge<true>(out);
     }
@@ -341,18 +429,23 @@ class Step {
     publish_parts(OF_ATTENTION, ATTENTION, layer);
   }
   // Computes this block's hidden values, and what they add to x.
-  DEVICE void mlp(int layer, const Loaded<MOST_INNER>& fc, const Loaded<MOST_INNER>& tall) {
-    products(FC, inner_, fc, [&](const Packet& constants) {
-      uint32_t hidden = 0;  // of this lane's two rows
-      if (lane_ < inner_ * S::TILE_ROWS / 2) {
-        float value[2];
-        normalised(value, constants);
-        hidden = packed(gelu(value[0]), gelu(value[1]));
-      }
+  DEVICE void mlp(int layer, const Loaded<EARLY_INNER>& fc, const Loaded<EARLY_INNER>& tall) {
+    constexpr int LATE = MOST_INNER - EARLY_INNER;
+    Loaded<LATE> late = {};
+    const auto load_late = [&] {
+      if (EARLY_INNER < inner_) late = load<LATE>(TALL, inner_, EARLY_INNER);
+    };
+    products<MOST_INNER>(FC, inner_, fc, load_late, [&](const Sums& sums, const Packet& constants) {
+      float value[2];
+      normalised(value, sums, constants);
+      const uint32_t hidden = packed(gelu(value[0]), gelu(value[1]));  // of this lane's two rows, if it has any
       float sum[S::STEPS][4] = {};
       UNROLL
-      for (int i = 0; i < MOST_INNER; ++i)
+      for (int i = 0; i < EARLY_INNER; ++i)
         if (i < inner_) multiply_tall(sum, tall.packet[i], value_of_lane(hidden, 4 * i + lane_ % 4));
+      UNROLL
+      for (int i = EARLY_INNER; i < MOST_INNER; ++i)
+        if (i < inner_) multiply_tall(sum, late.packet[i - EARLY_INNER], value_of_lane(hidden, 4 * i + lane_ % 4));
       send_parts(sum);
     });
     if (!alive_) return;
@@ -364,12 +457,14 @@ class Step {
   // If the launch goes on with another token, asks for what it begins with.
   DEVICE void head(bool goes_on) {
     keep_moments();
-    sync_block();  // a tile needs the whole row
+    if (KEEPS && thread_index() == 0) shared_.turn = turn_;
+    sync_with_keepers();  // a tile needs the whole row
     TwoPairs x[ROW_STEPS];
     UNROLL
     for (int step = 0; step < ROW_STEPS; ++step) x[step] = input_of(4 * step);
-    find_moments();
+    find_moments(load_moments(shared_, turn_));
     uint64_t best = 0;
+    const int first = vocabulary().begin;
     ring_.share([&](int tile, const Packet* weights) {
       float sum[2][4] = {};
       UNROLL
@@ -379,7 +474,7 @@ class Step {
       UNROLL
       for (int i = 0; i < 4; ++i) sum[0][i] += sum[1][i];
       const float both = both_halves(sum[0]);
-      const int token = (vocabulary_.begin + tile) * S::TILE_ROWS + lane_ / 4;
+      const int token = (first + tile) * S::TILE_ROWS + lane_ / 4;
       if (lane_ % 4 == 0 && token < call_.vocabulary) {
         const float logit = fmaf(scale_, fmaf(-shift_, constants.value[0], both), constants.value[1]);
         call_.logits[token] = logit;
@@ -389,13 +484,14 @@ class Step {
     });
     best = max_lanes(best);
     if (lane_ == 0) shared_.best[0][warp_] = best;
-    if (!agree()) return;  // else all slots are free
+    alive_ = !sync_threads_or<S::THREADS + (KEEPS ? 32 * KEEPERS : 0), ALL_WARPS>(!there_);
+    if (!alive_) return;  // else all slots are free
     if (goes_on) ask_attention(0);
     if (warp_ == 0) {
-      best = max_lanes(lane_ < S::WARPS ? shared_.best[0][lane_] : uint64_t{0});
+      best = max_lanes(lane_ < S::WARPS + (KEEPS ? KEEPERS : 0) ? shared_.best[0][lane_] : uint64_t{0});
       const uint32_t tag = tag_of(call_.layers);
-      if (lane_ == 0) publish(best_words_, 2 * block_, tag, static_cast<uint32_t>(best >> 32));
-      if (lane_ == 1) publish(best_words_, 2 * block_ + 1, tag, static_cast<uint32_t>(best));
+      if (lane_ == 0) publish(best_words(), 2 * block_, tag, static_cast<uint32_t>(best >> 32));
+      if (lane_ == 1) publish(best_words(), 2 * block_ + 1, tag, static_cast<uint32_t>(best));
       // the next token is one of these: its embedding need not come from DRAM
       if (lane_ == 2) {
         const uint32_t token = 0xffffffffu - static_cast<uint32_t>(best);
@@ -414,26 +510,27 @@ class Step {
     bool there = thread_index() != S::THREADS - 1 || load_flag(call_.control + 1) == 0;
     watch_.reset();
     for (int at = thread_index(); at < call_.blocks && there; at += S::THREADS) {
-      TwoWords two = load_words(best_words_ + 2 * at);
+      TwoWords two = load_words(best_words() + 2 * at);
       while (there && !due(two, tag)) {
         there = watch_.patient(HEAD, call_.layers);
-        two = load_words(best_words_ + 2 * at);
+        two = load_words(best_words() + 2 * at);
       }
       const uint64_t found = two.word[0] << 32 | (two.word[1] & 0xffffffffu);
       best = found > best ? found : best;
     }
     best = max_lanes(best);
     if (lane_ == 0) shared_.best[1][warp_] = best;
-    alive_ = !sync_block_or(!there);
+    alive_ = !sync_threads_or<S::THREADS, PHASES>(!there);
     UNROLL
     for (int i = 0; i < S::WARPS; ++i) best = shared_.best[1][i] > best ? shared_.best[1][i] : best;
     if (!alive_) return;
-    token_ = static_cast<int>(0xffffffffu - static_cast<uint32_t>(best));
+    const int next = static_cast<int>(0xffffffffu - static_cast<uint32_t>(best));
+    set_token(next);
     ++position_;
     tag_ = tag;
     if (block_ == 0 && thread_index() == 0) {
-      call_.ids[position_] = token_;
-      tell_host(call_.told + position_, token_);
+      call_.ids[position_] = next;
+      tell_host(call_.told + position_, next);
     }
   }
 
@@ -442,23 +539,28 @@ class Step {
   DEVICE void leave() {
     if (!alive_ || block_ != 0 || thread_index() != 0) return;
     store_number(call_.position, position_);
-    store_number(call_.token, token_);
-    store_flag(call_.control, tag_);
+    store_number(call_.token, call_.ids[position_]);  // as choose() left it
+    store_flag(call_.control, tag());
   }
 
   // --- stamps ---
-  DEVICE void begin_stamps(int token) {
-    stamps_ = nullptr;
-    if (!STAMPED || token >= call_.stamped || thread_index() != 0) return;
-    stamps_ = call_.stamps + static_cast<int64_t>(token * call_.blocks + block_) * call_.stamps_each;
-    *stamps_++ = multiprocessor();
+  DEVICE void begin_stamps() {
+    if (!STAMPED || thread_index() != 0) return;
+    const int token = call_.tokens - tokens_left();
+    shared_.stamp = nullptr;
+    if (token >= call_.stamped) return;
+    uint64_t* const first = call_.stamps + static_cast<int64_t>(token * call_.blocks + block_) * call_.stamps_each;
+    *first = multiprocessor();
+    shared_.stamp = first + 1;
     stamp();
   }
   DEVICE void stamp() {
-    if (STAMPED && stamps_ != nullptr) *stamps_++ = now_ns();
+    if (STAMPED && thread_index() == 0) keep_stamp(&shared_.stamp);
   }
 
  private:
+  static DEVICE void sync_block() { sync_threads<S::THREADS, PHASES>(); }
+  static DEVICE void sync_with_keepers() { sync_threads<S::THREADS + (KEEPS ? 32 * KEEPERS : 0), ALL_WARPS>(); }
   static constexpr int NARROW = 4 * S::STEPS;                          // rows of a tall tile that a lane has
   static constexpr int ROW_STEPS = S::CHANNELS / 32;                   // packets of a row that a lane multiplies
   static constexpr float QUERY_SCALE = 1.4426950408889634f / S::ROOT;  // log2(e) / sqrt(SIZE)
@@ -491,11 +593,14 @@ class Step {
   // What all clusters add to this lane's pair of rows, from the first token on. Words of four pairs lie in a line of L2 of
   // their own.
   DEVICE uint64_t* sums_of(Sum of) const { return sums_ + of * SUM_WORDS; }
-  DEVICE uint64_t* place_of_rows(Sum after) const { return residual_ + after * S::CHANNELS + 2 * pair_; }
+  DEVICE uint64_t* place_of_rows(Sum after) const {
+    return call_.words + 4 * S::CHANNELS + after * S::CHANNELS + 2 * pair_;
+  }
   DEVICE uint64_t* place_of_seen(Sum of, int layer) const {
     const int layers = position_ * call_.layers + layer;  // in all tokens of the text
-    return seen_ + (2 * of + layers % 2) * S::CHANNELS + 2 * pair_;
+    return call_.words + (6 + 2 * of + layers % 2) * S::CHANNELS + 2 * pair_;
   }
+  DEVICE uint64_t* best_words() const { return call_.words + 10 * S::CHANNELS; }
   // The value that an earlier launch leaves; if it may still run, waits for it.
   DEVICE uint64_t left(const uint64_t* at, bool waits, Phase from, int layer) {
     watch_.reset();
@@ -513,9 +618,11 @@ class Step {
   DEVICE bool leaves() const { return alive_ && block_ == 0 && has_rows(); }
 
   // Waits until all clusters have added to this lane's rows.
-  DEVICE void add_parts(Sum of, Phase from, int layer, const Vectors& with, const TwoWords& seen) {
+  template <class Then>
+  DEVICE void add_parts(Sum of, Phase from, int layer, const Vectors& with, const TwoWords& seen, Then then) {
     const TwoWords words = look(sums_of(of), last_[of], seen, from, layer);
     sync_warp();
+    then();
     UNROLL
     for (int i = 0; i < 2; ++i) {
       float two[2];
@@ -573,16 +680,16 @@ class Step {
   }
 
   // --- products ---
-  // Loads the `tiles` tiles of a set, at most COUNT. A place without a tile has the first one again.
+  // Loads tiles of a set that has `tiles` of them: COUNT from number `from` on. A place without a tile has tile `from` again.
   template <int COUNT>
-  DEVICE Loaded<COUNT> load(Set set, int tiles) const {
+  DEVICE Loaded<COUNT> load(Set set, int tiles, int from = 0) const {
     Loaded<COUNT> found;
-    const Packet* const first = ring_.tiles(set) + warp_ * S::STEPS * 32 + lane_;
+    const Packet* const first = ring_.tiles(set) + from * (S::TILE_BYTES / 16) + warp_ * S::STEPS * 32 + lane_;
     UNROLL
     for (int i = 0; i < COUNT; ++i) {
       UNROLL
       for (int step = 0; step < S::STEPS; ++step)
-        found.packet[i][step] = first[(i < tiles ? i : 0) * (S::TILE_BYTES / 16) + step * 32];
+        found.packet[i][step] = first[(from + i < tiles ? i : 0) * (S::TILE_BYTES / 16) + step * 32];
     }
     return found;
   }
@@ -600,11 +707,11 @@ class Step {
     const float half = lane_ % 4 ? sum[2] + sum[3] : sum[0] + sum[1];
     return half + other_lane(half, 1);
   }
-  // Multiplies the first `tiles` tiles of a set, at most COUNT, with the input. Of the input, lanes 0 to 3 have the first part,
-  // lanes 4 to 7 the second: two columns of B. After the barrier calls `finish(constants)`, in which normalised() has the
-  // products of this lane's two rows.
-  template <int COUNT, class Finish>
-  DEVICE void products(Set set, int tiles, const Loaded<COUNT>& loaded, Finish finish) {
+  // Multiplies the first `tiles` tiles of a set, at most COUNT, with the input. Those that are not loaded are loaded here. Of
+  // the input, lanes 0 to 3 have the first part, lanes 4 to 7 the second: two columns of B. Calls `before()` before the
+  // barrier, and behind it `finish(constants)`, in which normalised() has the products of this lane's two rows.
+  template <int COUNT, int EARLY, class Before, class Finish>
+  DEVICE void products(Set set, int tiles, const Loaded<EARLY>& loaded, Before before, Finish finish) {
     if (tiles == 0) return;
     TwoPairs x[S::STEPS];
     UNROLL
@@ -613,9 +720,21 @@ class Step {
     UNROLL
     for (int step = 0; step < S::STEPS; ++step) {
       UNROLL
-      for (int i = 0; i < COUNT; ++i) tall_product(sum[i], loaded.packet[i][step], x[step].pair[0], x[step].pair[1]);
+      for (int i = 0; i < EARLY; ++i) tall_product(sum[i], loaded.packet[i][step], x[step].pair[0], x[step].pair[1]);
+    }
+    if (EARLY < COUNT && EARLY < tiles) {
+      const Packet* const late = ring_.tiles(set) + EARLY * (S::TILE_BYTES / 16) + warp_ * S::STEPS * 32 + lane_;
+      UNROLL
+      for (int step = 0; step < S::STEPS; ++step) {
+        UNROLL
+        for (int i = EARLY; i < COUNT; ++i)
+          if (i < tiles)
+            tall_product(sum[i], late[(i - EARLY) * (S::TILE_BYTES / 16) + step * 32], x[step].pair[0],
+                         x[step].pair[1]);
+      }
     }
     keep_moments();
+    before();
     // what lies behind the tile of this lane's two rows
     const int own = lane_ / (S::TILE_ROWS / 2);
     const Packet constants = ring_.tiles(
@@ -629,18 +748,32 @@ class Step {
       for (int i = 0; i < COUNT; ++i) to[i * S::TILE_ROWS] = found[i];
     }
     meet();
-    find_moments();
-    finish(constants);
+    const Sums sums = load_sums();
+    const Moments<S> moments = load_moments(shared_, turn_);
+    find_moments(moments);
+    finish(sums, constants);
     settle();
   }
+  // What each warp adds to the products of this lane's two rows. Lanes that have no rows load those of another lane: a branch
+  // would keep the loads behind the sums for the norm.
+  struct Sums {
+    TwoFloats of[S::WARPS];
+  };
+  DEVICE Sums load_sums() const {
+    Sums found;
+    UNROLL
+    for (int i = 0; i < S::WARPS; ++i)
+      found.of[i] =
+          load_shared_floats(shared_place(shared_.sums[turn_][i]) + 8 * (lane_ % (S::GROUP * S::TILE_ROWS / 2)));
+    return found;
+  }
   // The products of this lane's two rows with the normalised input, and the biases added.
-  DEVICE void normalised(float (&found)[2], const Packet& constants) const {
+  DEVICE void normalised(float (&found)[2], const Sums& sums, const Packet& constants) const {
     float part[2][2] = {};
     UNROLL
     for (int i = 0; i < S::WARPS; ++i) {
-      const auto& two = reinterpret_cast<const TwoFloats*>(shared_.sums[turn_][i])[lane_];
-      part[i % 2][0] += two.value[0];
-      part[i % 2][1] += two.value[1];
+      part[i % 2][0] += sums.of[i].value[0];
+      part[i % 2][1] += sums.of[i].value[1];
     }
     UNROLL
     for (int i = 0; i < 2; ++i)
@@ -648,17 +781,8 @@ class Step {
                       as_float(constants.pair[2 * i + 1]));
   }
   // Finds the mean and the scale of the row.
-  DEVICE void find_moments() {
-    float sum[2] = {};
-    UNROLL
-    for (int i = 0; i < S::WARPS; i += 2) {
-      const Packet two = reinterpret_cast<const Packet&>(shared_.moments[turn_][i]);
-      sum[0] += as_float(two.pair[0]) + as_float(two.pair[2]);
-      sum[1] += as_float(two.pair[1]) + as_float(two.pair[3]);
-    }
-    constexpr float EACH = 1.0f / S::CHANNELS;
-    shift_ = sum[0] * EACH;
-    scale_ = rsqrtf(fmaxf(sum[1] * EACH - shift_ * shift_, 0.0f) + call_.epsilon);
+  DEVICE void find_moments(const Moments<S>& moments) {
+    ::find_moments<S>(moments, call_.epsilon, shift_, scale_);
     pivot_ += shift_;
   }
 
@@ -775,7 +899,7 @@ class Step {
   // Computes the softmax over this warp's rows, and the weighted sum of their values. Weights are relative to this token's own
   // score, which all warps know, or `safely` to the largest of the warp.
   template <bool SAFELY>
-  DEVICE void attend(const Values& value) {
+  DEVICE void attend(const Values& value, const Cached& rows) {
     float reference = NOTHING, sum[S::DIMS] = {}, weights[1] = {};
     if (takes_part(0)) {
       if (!SAFELY) reference = score_of(position_);
@@ -809,7 +933,10 @@ class Step {
         for (int i = 0; i < 2; ++i) {
           const float weight = power_of_2(score[round][i] - reference);  // 0 for a row behind this token's
           UNROLL
-          for (int j = 0; j < S::DIMS; ++j) sum[j] = fmaf(weight, value.of[round][i][j], sum[j]);
+          for (int j = 0; j < S::DIMS; ++j) {
+            const uint32_t pair = rows.value[round][i].pair[j / 2];
+            sum[j] = fmaf(weight, round == 0 ? value.of[i][j] : j % 2 ? high(pair) : low(pair), sum[j]);
+          }
           weights[0] += weight;
         }
       }
@@ -878,18 +1005,14 @@ class Step {
   const int warp_, lane_, block_, head_, rank_;  // head_ is the number of the cluster, with a head or without
   const int pair_;                               // the first of this lane's two pairs of rows of x
   const uint32_t clusters_;
-  const int inner_;  // tiles of both projections of the MLP
-  const Part vocabulary_;
+  const int inner_;                          // tiles of both projections of the MLP
   const TwoFloats* own_parts_;               // what the first peer adds to this lane's pair of the rank's rows
   uint32_t parts_there_, parts_sent_there_;  // places of the peer that has this warp's rows
   uint64_t *added_, *sums_;  // words of a pair of this block's rank, to which it adds; of this lane's two pairs
-  uint64_t *residual_, *seen_, *best_words_;
-  uint64_t* stamps_ = nullptr;
   uint32_t tag_ = 0, fault_ = 0;
   uint32_t scores_ = 0, parts_ = 0;  // parities of the barriers that count what peers send
   int position_ = 0, token_ = 0, turn_ = 0;
   TwoWords last_[2] = {};  // what this lane has seen of the sums of its rows
-  TwoPairs embedding_[2];  // the token's and the position's
   float kept_[4] = {};     // this lane's rows of x
   float moment_[2] = {};   // their sums for the norm
   float pivot_ = 0.0f;     // the mean of the row that was normalised last
@@ -919,7 +1042,7 @@ DEVICE void decode_part(const DecodeCall& call, Phase part, int layer, Begin beg
     const auto fc = step.load_fc();
     step.take_rows(OF_ATTENTION, ATTENTION, layer);
     step.take_seen(OF_ATTENTION, ATTENTION, layer);
-    step.add_middle(layer, vectors, step.first_look(OF_ATTENTION));
+    step.add_middle(layer, vectors, step.first_look(OF_ATTENTION), [] {});
     step.admit();
     step.leave_rows(OF_MLP, layer);
     step.leave_seen(OF_ATTENTION, layer + 1);
@@ -930,12 +1053,11 @@ DEVICE void decode_part(const DecodeCall& call, Phase part, int layer, Begin beg
       if (layer) {
         step.take_rows(OF_MLP, MLP, layer - 1);
         step.take_seen(OF_MLP, MLP, layer - 1);
-        step.add_x(layer - 1, vectors, step.first_look(OF_MLP));
+        step.add_x(layer - 1, vectors, step.first_look(OF_MLP), [] {});
       }
       step.admit();
       between();
-      if (!layer) step.load_embedding();
-      if (!layer) step.embed(vectors);
+      if (!layer) step.embed(vectors, step.load_embedding());
       if (part == ATTENTION) step.leave_rows(OF_ATTENTION, layer);
       if (layer) step.leave_seen(OF_MLP, layer);
     };
@@ -961,44 +1083,107 @@ DEVICE void decode_part(const DecodeCall& call, Phase part, int layer, Begin beg
   sync_cluster();  // no peer sends any more
 }
 
+// Keeps this block's last tiles of the output embedding in registers, from one token to the next: HELD for each warp behind
+// those that run the phases. Computes their logits when these warps have x.
+template <class S>
+DEVICE void keep_tiles(const DecodeCall& call) {
+  unsigned char* const memory = kept_place(shared_memory());
+  Shared<S>& shared = *reinterpret_cast<Shared<S>*>(memory);
+  const int block = block_index(), lane = thread_index() % 32, keeper = warp_index() - S::WARPS;
+  const Part vocabulary((call.vocabulary + S::TILE_ROWS - 1) / S::TILE_ROWS, block, call.blocks);
+  const bool keeps = vocabulary.tiles() >= KEEPERS * HELD;
+  const int mine = (KEEPERS - keeper) * HELD;  // this warp's tiles begin so many before the block's last one ends
+  const int rows = keeps ? (vocabulary.end - mine) * S::TILE_ROWS + lane / 4 : call.vocabulary;
+  constexpr int PACKETS = S::CHANNELS / 32;
+  Packet held[HELD][PACKETS];
+  const int64_t end = call.begins[block + 1];
+  const uint16_t* const units = call.units + (end - mine) * (S::TILE_BYTES / 2);
+  UNROLL
+  for (int i = 0; i < HELD; ++i) {
+    if (!keeps) continue;
+    const auto* const tile = reinterpret_cast<const Packet*>(units + i * (S::TILE_BYTES / 2));
+    UNROLL
+    for (int at = 0; at < PACKETS; ++at) held[i][at] = load_packet(tile + at * 32 + lane);
+    if (lane < 2 * S::TILE_ROWS)
+      shared.constants[keeper * HELD + i][lane] = reinterpret_cast<const float*>(tile + S::WEIGHT_BYTES / 16)[lane];
+  }
+  const uint32_t input = shared_place(shared.input[lane / 4 % 2]) + 8 * (2 * (lane % 4) + lane / 8);
+  sync_threads<S::THREADS + 32 * KEEPERS, ALL_WARPS>();  // barriers are there
+  sync_cluster();
+  for (;;) {
+    sync_threads<S::THREADS + 32 * KEEPERS, ALL_WARPS>();
+    if (shared.ended) break;
+    uint64_t best = 0;
+    float shift, scale;
+    find_moments<S>(load_moments(shared, shared.turn), call.epsilon, shift, scale);
+    UNROLL
+    for (int i = 0; i < HELD; ++i) {
+      float sum[2][4] = {};
+      UNROLL
+      for (int at = 0; at < PACKETS; ++at) {
+        TwoPairs x = {};
+        if (lane < 16) x = load_shared(input + 64 * at);
+        tall_product(sum[at % 2], held[i][at], x.pair[0], x.pair[1]);
+      }
+      UNROLL
+      for (int j = 0; j < 4; ++j) sum[0][j] += sum[1][j];
+      const float half = lane % 4 ? sum[0][2] + sum[0][3] : sum[0][0] + sum[0][1];
+      const float both = half + other_lane(half, 1);
+      const int token = computed_here(rows) + i * S::TILE_ROWS;
+      const float* const constants = shared.constants[keeper * HELD + i] + lane / 4 * 2;
+      if (lane % 4 == 0 && token < call.vocabulary) {
+        const float logit = fmaf(scale, fmaf(-shift, constants[0], both), constants[1]);
+        call.logits[token] = logit;
+        const uint64_t found = ranked(logit, token);
+        best = found > best ? found : best;
+      }
+    }
+    best = max_lanes(best);
+    if (lane == 0) shared.best[0][S::WARPS + keeper] = best;
+    sync_threads_or<S::THREADS + 32 * KEEPERS, ALL_WARPS>(false);
+  }
+  sync_cluster();
+}
+
 // Decodes `call.tokens` tokens in one launch. Every block must be resident, because blocks wait for each other.
 template <class S, bool STAMPED>
 DEVICE void decode_tokens(const DecodeCall& call) {
-  Step<S, STAMPED> step(call);
+  Step<S, STAMPED, true> step(call);
   step.start_ring(true, 0);
   step.ask_attention(0);
   step.take_up();
   for (const Sum of : {OF_ATTENTION, OF_MLP}) step.take_seen(of, EMBED, 0);
   step.admit();
+  step.set_end();
   step.agree();
+  step.start_keepers();
   sync_cluster();  // the peers run, so their shared memory can be written
-  const auto decode = [&](bool goes_on) {
+  const auto decode = [&] {
     ROLLED
     for (int layer = 0; layer < call.layers; ++layer) {
-      if (layer == 0) step.load_embedding();
+      decltype(step.load_embedding()) embedding = {};
+      if (layer == 0) embedding = step.load_embedding();
       const auto vectors = step.vectors_of_x(layer);
-      const auto ask = [&] {
-        step.ask_mlp(layer);
-        if (layer == 0) step.ask_spare();
-      };
+      const auto ask = [&] { step.ask_mlp(layer); };
       const auto take = [&](const TwoWords& seen) {
-        if (layer)
-          step.add_x(layer - 1, vectors, seen);
-        else
-          step.embed(vectors);
+        if (layer) {
+          step.add_x(layer - 1, vectors, seen, ask);
+        } else {
+          step.embed(vectors, embedding);
+          ask();
+          step.ask_spare();
+        }
       };
       if (step.attends()) {
         auto rows = step.cached(layer);
         const auto qkv = step.load_qkv();
         const auto proj = step.load_proj();
         take(step.first_look(OF_MLP));
-        ask();
         step.stamp();
         step.attention(layer, qkv, proj, rows);
         if (!step.alive()) return;
       } else {
         take(step.first_look(OF_MLP));
-        ask();
         step.stamp();
         step.no_attention(layer);
       }
@@ -1006,26 +1191,26 @@ DEVICE void decode_tokens(const DecodeCall& call) {
       const auto middle = step.vectors_of_middle(layer);
       const auto fc = step.load_fc();
       const auto tall = step.load_tall();
-      step.add_middle(layer, middle, step.first_look(OF_ATTENTION));
-      step.ask_attention(layer + 1);
+      step.add_middle(layer, middle, step.first_look(OF_ATTENTION), [&] { step.ask_attention(layer + 1); });
       step.stamp();
       step.mlp(layer, fc, tall);
       if (!step.alive()) return;
       step.stamp();
     }
     step.ask_head();
-    step.add_x(call.layers - 1, step.vectors_of_x(call.layers), step.first_look(OF_MLP));
+    step.add_x(call.layers - 1, step.vectors_of_x(call.layers), step.first_look(OF_MLP), [] {});
     step.stamp();
-    step.head(goes_on);
+    step.head(step.tokens_left() > 1);
     step.stamp();
   };
-  ROLLED
-  for (int token = 0; token < call.tokens; ++token) {
-    step.begin_stamps(token);
-    if (step.alive()) decode(token + 1 < call.tokens);
-    if (step.alive()) step.choose();
+  while (step.alive() && step.tokens_left() > 0) {
+    step.begin_stamps();
+    decode();
+    if (!step.alive()) break;
+    step.choose();
     step.stamp();
   }
+  step.end_keepers();
   for (const Sum of : {OF_ATTENTION, OF_MLP}) step.leave_seen(of, 0);
   step.leave();
   step.drain();
