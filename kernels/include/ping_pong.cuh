@@ -172,6 +172,7 @@ __device__ __forceinline__ void run_ping_pong(const PingPongMaps& maps, int m, i
       }
     }
   }
+  if (leads) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");  // shared memory ends with the block
 }
 
 #endif
